@@ -1,5 +1,6 @@
-//! What is subtracted from the counters when they are read, modulo 2^64: their values when they were cleared, less the counters of an earlier run.
-//! Only their workers write the counters.
+//! Baselines of counters: the values that are subtracted, modulo 2^64, when counters are read. A baseline is
+//! the counter's value when it was last cleared, minus the restored counter of an earlier run. Clearing never
+//! writes a counter, because only its worker writes it.
 //!
 //! Belongs to the control side. `compiled/slots` has the baselines of rules.
 
@@ -15,20 +16,20 @@ use std::sync::Arc;
 /// The counters of all workers at one moment, except those of rules.
 #[derive(Clone, Debug)]
 pub(crate) struct Baseline {
-    /// By the index of the reason.
+    /// By the reason's index in [`DropReason::ALL`].
     pub(crate) drops: [u64; DropReason::ALL.len()],
-    /// By kind.
+    /// By the kind's index in [`MadeKind::ALL`].
     pub(crate) made: [u64; MadeKind::ALL.len()],
     pub(crate) absorbed: u64,
     pub(crate) not_applied: [u64; NotApplied::ALL.len()],
-    /// By number; those beyond the end are zero.
+    /// By port number. Ports beyond the end have the baseline zero.
     pub(crate) ports: Vec<PortCount>,
-    /// By worker; those beyond the end are zero.
+    /// By worker. Workers beyond the end have the baseline zero.
     pub(crate) stages: Vec<[StageCount; STAGES.len()]>,
-    /// By worker; those beyond the end are zero.
+    /// By worker. Workers beyond the end have the baseline zero.
     pub(crate) flow_caches: Vec<FlowCacheCount>,
     pub(crate) connections: ConnectionTotals,
-    /// All reasons are there, or none.
+    /// `kept` has all reasons, or none.
     pub(crate) offload: OffloadSummary,
 }
 
@@ -57,7 +58,7 @@ impl Default for Baseline {
 }
 
 impl Baseline {
-    /// The counters now, with those of this number of ports.
+    /// Reads the current counters of all workers, with those of the first `ports` ports.
     pub(crate) fn read(workers: &[Arc<WorkerCells>], ports: usize) -> Baseline {
         let mut now = Baseline { ports: vec![PortCount::default(); ports], ..Baseline::default() };
         for worker in workers {
@@ -84,7 +85,7 @@ impl Baseline {
 }
 
 impl ConnectionTotals {
-    /// Adds those of a worker.
+    /// Adds the counters of a worker.
     pub(crate) fn add(&mut self, worker: &WorkerCells) {
         self.counts = self.counts + worker.connections();
         CloseReason::ALL.into_iter().for_each(|reason| self.closed[reason as usize] += worker.closed(reason));

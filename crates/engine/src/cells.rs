@@ -1,10 +1,12 @@
 //! Counters that one worker writes and any thread reads.
 //!
-//! A [`CounterCell`] is changed by a plain load and store, without a locked instruction: this is correct because only its worker writes it.
-//! Readers see each cell's value at some moment; a sum over cells is not a snapshot of one moment.
+//! A [`CounterCell`] is changed by a plain load and store, without a locked instruction. This is correct
+//! because only its worker writes it. Readers see each cell's value at some moment; a sum over cells is not a
+//! snapshot of one moment.
 //!
-//! Ownership: every worker's [`WorkerCells`] and rule cells are shared with the control side by `Arc`. Rule cells are allocated in chunks
-//! that are never freed, so that a slot keeps its address as rules come and go; `slots` assigns slots to rules.
+//! Ownership: every worker's [`WorkerCells`] and rule cells are shared with the control side by `Arc`. Rule
+//! cells are allocated in chunks that are never freed, so that a slot keeps its address while rules are added
+//! and removed. The module `slots` assigns slots to rules.
 
 use crate::counters::{Count, FlowCacheCount, PortCount, RuleCount, StageCount};
 use crate::drop::DropReason;
@@ -22,23 +24,23 @@ use std::sync::{Arc, OnceLock};
 pub(crate) struct CounterCell(AtomicU64);
 
 impl CounterCell {
-    /// Adds, on the worker that owns the cell.
+    /// Adds to the counter. Only the worker that owns the cell calls this.
     #[inline]
     pub(crate) fn add(&self, more: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(more), Relaxed);
     }
 
-    /// Sets it, on the worker that owns the cell.
+    /// Sets the counter. Only the worker that owns the cell calls this.
     fn set(&self, value: u64) {
         self.0.store(value, Relaxed);
     }
 
-    /// Resets it, while no worker uses it.
+    /// Resets the counter. No worker may use the cell.
     pub(crate) fn reset(&self) {
         self.set(0);
     }
 
-    /// The value now.
+    /// The current value.
     pub(crate) fn read(&self) -> u64 {
         self.0.load(Relaxed)
     }
@@ -52,14 +54,14 @@ pub(crate) struct CountCell {
 }
 
 impl CountCell {
-    /// Adds, on the worker that owns the cell.
+    /// Adds to the counters. Only the worker that owns the cell calls this.
     #[inline]
     pub(crate) fn add(&self, more: Count) {
         self.packets.add(more.packets);
         self.bytes.add(more.bytes);
     }
 
-    /// Resets it, while no worker uses it.
+    /// Resets the counters. No worker may use the cell.
     pub(crate) fn reset(&self) {
         self.packets.reset();
         self.bytes.reset();
@@ -160,13 +162,13 @@ struct FlowCacheCells {
 #[derive(Debug, Default)]
 struct PortCells {
     rx: CountCell,
-    /// Packets that verdicts sent to this port.
+    /// Packets that verdicts send on this port.
     forwarded: CountCell,
-    /// Of these, packets that the host could not send.
+    /// Of these, the packets that the host could not send.
     unsent: CountCell,
 }
 
-/// One worker's counters except those of rules. On cache lines of its own.
+/// One worker's counters except those of rules. Shares no cache line with other data.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct WorkerCells {
@@ -236,7 +238,7 @@ impl WorkerCells {
         self.not_applied[reason as usize].read()
     }
 
-    /// Sets the current numbers of connections and of half-open ones.
+    /// Sets the current numbers of connections, half-open connections, and allocated records.
     pub(crate) fn connections_now(&self, now: u64, half_open: u64, places: u64) {
         self.connections.now.set(now);
         self.connections.half_open.set(half_open);
@@ -254,7 +256,7 @@ impl WorkerCells {
         [self.connections.stream_places.read(), self.connections.stream_pools.read()]
     }
 
-    /// Sets the number of connections whose packets are still to be added to the counters of rules.
+    /// Sets the number of connections with packets that are not yet in the counters of rules.
     pub(crate) fn unfolded(&self, connections: u64) {
         self.connections.unfolded.set(connections);
     }
@@ -311,7 +313,7 @@ impl WorkerCells {
         }
     }
 
-    /// Sets the current number of offloaded flows, and the most.
+    /// Sets the current number of offloaded flows, and the maximum.
     pub(crate) fn flows_now(&self, flows: u64, capacity: u64) {
         self.offload.flows.set(flows);
         self.offload.capacity.set(capacity);
@@ -330,7 +332,7 @@ impl WorkerCells {
         self.offload.evicted.add(1);
     }
 
-    /// Counts a flow that was to be installed, and was not.
+    /// Counts a flow that was not installed, by reason.
     pub(crate) fn flow_kept(&self, reason: KeptReason) {
         self.offload.kept[reason as usize].add(1);
     }
@@ -340,7 +342,7 @@ impl WorkerCells {
         self.offload.forwarded.add(more);
     }
 
-    /// Counts packets that came to the worker although flows are offloaded.
+    /// Counts packets that the worker received while flow offload is on.
     pub(crate) fn flows_missed(&self, packets: usize) {
         self.offload.missed.add(packets as u64);
     }
@@ -362,7 +364,7 @@ impl WorkerCells {
         }
     }
 
-    /// Counts what became of a vector's keys in the flow cache.
+    /// Adds the results of the flow cache for a vector's keys.
     #[inline]
     pub(crate) fn flow_cache(&self, FlowCounts { hits, misses, bypassed }: FlowCounts) {
         self.flow_cache.hits.add(hits as u64);
@@ -413,7 +415,7 @@ impl WorkerCells {
         }
     }
 
-    /// Counts packets that verdicts send by a port.
+    /// Counts packets that verdicts send on a port.
     #[inline]
     pub(crate) fn forwarded(&self, port: usize, more: Count) {
         if let Some(port) = self.ports.get(port) {
@@ -439,7 +441,7 @@ impl WorkerCells {
     }
 }
 
-/// Slots of a chunk.
+/// Slots per chunk.
 const CHUNK: usize = 4096;
 
 /// A worker's counters of one rule, on one cache line.
@@ -454,16 +456,16 @@ struct RuleCell {
 #[derive(Clone, Debug)]
 struct CellChunk {
     cells: SharedSlice<RuleCell>,
-    /// Hits of rules on streams; there once a rule of the chunk is one.
+    /// Hits of rules on streams. Allocated when the chunk gets its first such rule.
     hits: Arc<OnceLock<Box<[CounterCell]>>>,
 }
 
-/// One worker's rule counters, by slot. A clone shares them.
+/// One worker's rule counters, by slot. A clone shares the counters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RuleCells(Arc<Vec<CellChunk>>);
 
 impl RuleCells {
-    /// The numbers of slots below this one have cells.
+    /// The number of slots that have cells.
     pub(crate) fn slots(&self) -> usize {
         self.0.len() * CHUNK
     }
@@ -474,31 +476,31 @@ impl RuleCells {
         Arc::make_mut(&mut self.0).push(CellChunk { cells, hits: Arc::default() });
     }
 
-    /// The cell of the packets that a slot's rule matched. The slot exists.
+    /// The cell of the packets that a slot's rule matched. The slot must have cells.
     #[inline]
     pub(crate) fn slot(&self, slot: RuleSlot) -> &CountCell {
         &self.0[slot.index() / CHUNK].cells[slot.index() % CHUNK].matched
     }
 
-    /// The cell of the packets that a slot's rule dropped. The slot exists.
+    /// The cell of the packets that a slot's rule dropped. The slot must have cells.
     #[inline]
     pub(crate) fn dropped(&self, slot: RuleSlot) -> &CountCell {
         &self.0[slot.index() / CHUNK].cells[slot.index() % CHUNK].dropped
     }
 
-    /// Provides a cell for the hits of a slot's rule.
+    /// Provides cells for hits, for the rule of a slot.
     pub(crate) fn count_hits(&self, slot: RuleSlot) {
         let cells = || (0..CHUNK).map(|_| CounterCell::default()).collect();
         self.0[slot.index() / CHUNK].hits.get_or_init(cells);
     }
 
-    /// The cell of a slot's hits, if its rule has one.
+    /// The cell of the hits of a slot's rule; `None` if the slot's chunk has no cells for hits.
     #[inline]
     pub(crate) fn hits(&self, slot: RuleSlot) -> Option<&CounterCell> {
         Some(&self.0[slot.index() / CHUNK].hits.get()?[slot.index() % CHUNK])
     }
 
-    /// Resets the cells of a slot, while no worker uses it.
+    /// Resets the cells of a slot, which no worker may use.
     pub(crate) fn reset(&self, slot: RuleSlot) {
         self.slot(slot).reset();
         self.dropped(slot).reset();
@@ -507,7 +509,8 @@ impl RuleCells {
 
     /// The counters of a slot's rule.
     pub(crate) fn read(&self, slot: RuleSlot) -> RuleCount {
-        // Drops are counted after matches: read first, they are not more.
+        // Workers count a match before its drop. Drops are read first, so that they do not exceed the
+        // matches.
         let dropped = self.dropped(slot).read();
         let hits = self.hits(slot).map_or(0, CounterCell::read);
         RuleCount { matched: self.slot(slot).read(), dropped, hits }

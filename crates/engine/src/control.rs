@@ -1,8 +1,9 @@
-//! Connections as the control side sees them: listing, ending, watching, saving, restoring.
+//! The control side of connections: listing, ending, watching, saving, restoring.
 //!
-//! Connections belong to workers. [`Connections`] is a handle for other threads: a request is a task that a worker runs between two
-//! vectors, over at most a thousand connections, so that packets are hardly delayed; a worker that does not answer within some seconds has
-//! stopped. Totals are read from counters, without a task.
+//! Connections belong to workers. [`Connections`] is a handle for other threads. A request is sent as tasks
+//! that a worker runs between two vectors. Each task processes at most some thousand connections, so that
+//! packets are hardly delayed. A worker that does not answer within some seconds has stopped. Totals are read
+//! from counters, without a task.
 
 mod servers;
 
@@ -28,9 +29,10 @@ use std::time::Duration;
 
 /// Connections that one task processes before the worker returns to packets.
 const CHUNK: usize = 1024;
-/// How long a worker may take for a chunk.
+/// The longest time that a worker may take for a chunk.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Events queued for a watcher; further ones are lost, and counted. They own no memory outside the queue, so it takes 4 MB at most.
+/// The most events queued for a watcher. Further events are lost, and counted. Events own no memory outside
+/// the queue, so a queue takes 4 MB at most.
 const EVENTS: usize = 16_384;
 const _: () = assert!(EVENTS * size_of::<WatchedEvent>() <= 4 << 20);
 
@@ -39,23 +41,24 @@ const _: () = assert!(EVENTS * size_of::<WatchedEvent>() <= 4 << 20);
 pub struct ConnectionSummary {
     /// Current connections.
     pub connections: u64,
-    /// Of these, those that are half-open.
+    /// Of these, the half-open ones.
     pub half_open: u64,
-    /// Records whose memory the workers have taken: the most connections that there were at once.
+    /// Connection records that the workers have allocated: the most simultaneous connections so far.
     pub places: u64,
     /// The connection limit.
     pub max: u64,
     /// Connections created since the counters were cleared.
     pub created: u64,
-    /// Connections closed since then, by reason, those above zero.
+    /// Connections closed since then, by reason, without zero counts.
     pub closed: Vec<(&'static str, u64)>,
-    /// Invalid packets, by kind, those above zero.
+    /// Invalid packets since then, by kind, without zero counts.
     pub invalid: Vec<(&'static str, u64)>,
     /// Events that were lost because a watcher read too slowly.
     pub events_lost: u64,
-    /// Packets that arrived at another worker than their connection's, and were handed over.
+    /// Packets that arrived at a worker that does not own their connection, and were handed over.
     pub handed: u64,
-    /// Fragments that currently wait for the first one of their datagram: received, and neither sent nor dropped.
+    /// Fragments that currently wait for the first fragment of their datagram: received, and neither sent nor
+    /// dropped.
     pub held: u64,
 }
 
@@ -89,7 +92,8 @@ impl Connections {
         Connections { workers, common, max, baseline, drive }
     }
 
-    /// A handle for a host whose workers run on the calling thread: `drive` makes one process an empty vector, so that it answers.
+    /// A handle for a host whose workers run on the calling thread. `drive` makes a worker process an empty
+    /// vector, so that the worker answers.
     #[must_use]
     pub fn driven_by(self, drive: WorkerDrive) -> Connections {
         Connections { drive: Some(drive), ..self }
@@ -118,8 +122,9 @@ impl Connections {
         }
     }
 
-    /// Adds the packets that connections have counted until now to the counters of their rules, which otherwise lag behind by up to a second
-    /// under load. To be called before counters are read or cleared.
+    /// Adds the packets that connections have counted until now to the counters of their rules. Under load,
+    /// these counters otherwise lag behind by up to a second. To be called before counters are read or
+    /// cleared.
     ///
     /// # Errors
     /// A worker does not answer.
@@ -129,7 +134,7 @@ impl Connections {
             let mut wanted = None;
             while cells.has_unfolded() {
                 let (folded, left) = self.ask(worker, |conntrack, _| conntrack.fold_chunk(CHUNK))?;
-                // Packets that come meanwhile are not waited for.
+                // Packets that arrive meanwhile may be missing.
                 if folded >= *wanted.get_or_insert(folded + left as u64) {
                     break;
                 }
@@ -148,8 +153,8 @@ impl Connections {
         Ok(())
     }
 
-    /// Passes every connection that a filter matches to `each`, in no particular order; one that is created meanwhile may be missing. Stops
-    /// when `each` returns false.
+    /// Passes every connection that a filter matches to `each`, in no particular order. A connection that is
+    /// created meanwhile may be missing. Stops when `each` returns false.
     ///
     /// # Errors
     /// A worker does not answer.
@@ -176,7 +181,7 @@ impl Connections {
         Ok(())
     }
 
-    /// The streams of each worker, in numbers.
+    /// Totals over the streams, by worker.
     ///
     /// # Errors
     /// A worker does not answer.
@@ -196,7 +201,7 @@ impl Connections {
         Ok(summaries)
     }
 
-    /// Ends every connection that a filter matches, and returns how many.
+    /// Ends every connection that a filter matches. Returns their number.
     ///
     /// # Errors
     /// A worker does not answer.
@@ -215,7 +220,7 @@ impl Connections {
         Ok(killed)
     }
 
-    /// Ends the connections with a rule that a change of the policy removes, and returns how many.
+    /// Ends the connections that have a rule which a change of the policy removes. Returns their number.
     ///
     /// # Errors
     /// A worker does not answer.
@@ -235,7 +240,8 @@ impl Connections {
         Ok(killed)
     }
 
-    /// Counts the connections that a change of the policy affects; connections that begin or end meanwhile may be counted or not.
+    /// Counts the connections that a change of the policy affects. Connections that begin or end meanwhile
+    /// may be counted or not.
     ///
     /// # Errors
     /// A worker does not answer.
@@ -256,8 +262,9 @@ impl Connections {
         Ok(affected)
     }
 
-    /// Writes all connections, for [`Connections::load`]; returns how many, and how many of them are over then: edits of their bytes are in
-    /// flight, or a rule has ended them. Packets are processed meanwhile, so the state is not of one moment.
+    /// Writes all connections, for [`Connections::load`]. Returns their number, and how many of them cannot
+    /// continue after a restore: edits of their bytes are in flight, or a rule has ended them. Packets are
+    /// processed meanwhile, so the state is not of one moment.
     ///
     /// # Errors
     /// An error of the writer, or a worker does not answer.
@@ -285,9 +292,10 @@ impl Connections {
         Ok((writer.end_connections()?, over))
     }
 
-    /// Restores the connections of a state, with those of their rules that the current policy has. `map` is called after the rules
-    /// in force were read: a rule that is added later, or removed before, is given to no connection. `left_out` gets the connections that
-    /// are left out, but for those that the table has no room for.
+    /// Restores the connections of a saved state. Each connection keeps those of its rules that the current
+    /// policy has. `map` is called after the rules in force were read, so no connection gets a rule that is
+    /// added later or was removed before. `left_out` receives the connections that are left out, except those
+    /// for which the table has no room.
     ///
     /// # Errors
     /// A worker does not answer.
@@ -311,18 +319,19 @@ impl Connections {
             restored: self.workers.iter().map(|_| None).collect(),
         };
         restoring.summary.leave_out(DropReason::ConnFull.name(), state.beyond);
-        // A closed connection may have given up its port to another and needs none: live connections come first.
+        // Live connections first: another connection may have taken the port of a closed one, which needs no
+        // port.
         for is_closed in [false, true] {
             restoring.all(state.connections(is_closed))?;
         }
         Ok(restoring.summary)
     }
 
-    /// Distributes new connections, and the table capacity, evenly among these workers. Existing connections stay at their workers, to
-    /// which their packets are handed over. Must not be called concurrently.
+    /// Distributes new connections, and the table capacity, evenly among these workers. Existing connections
+    /// stay with their workers, and other workers hand over their packets. Must not be called concurrently.
     ///
     /// # Errors
-    /// A worker does not answer: everything stays as it is.
+    /// A worker does not answer. The distribution stays as it is.
     ///
     /// # Panics
     /// If `workers` is empty or contains a worker that may not own connections.
@@ -389,7 +398,7 @@ impl Connections {
         self.begin(worker, task)?.wait()
     }
 
-    /// Gives a worker a task, and does not wait for the result.
+    /// Sends a task to a worker, without waiting for the result.
     fn begin<R: Send + 'static>(
         &self,
         worker: usize,
@@ -397,7 +406,7 @@ impl Connections {
     ) -> Result<PendingAnswer<R>, NoAnswer> {
         let (answer, answered) = channel();
         let task: WorkerTask = Box::new(move |pipeline, snapshot| {
-            // The caller may have given up.
+            // The caller may have stopped waiting.
             let _ = answer.send(task(pipeline, snapshot));
         });
         self.workers[worker].0.send(task).map_err(|_| NoAnswer(worker))?;
@@ -420,11 +429,12 @@ impl<R> PendingAnswer<R> {
     }
 }
 
-/// Connections for a worker to restore. The batch returns from the worker, so that its vectors are reused.
+/// Connections for a worker to restore. The worker returns the batch, so that its vectors are reused.
 #[derive(Default)]
 struct RestoreBatch {
     requests: Vec<RestoreRequest>,
-    /// The number of requests, from the front. Those after it are old, and only kept for their vectors.
+    /// The number of current requests, from the front. The requests after them are old, and kept only for
+    /// their vectors.
     len: usize,
 }
 
@@ -452,7 +462,7 @@ impl RestoreBatch {
 /// The answer of a worker that has restored a batch.
 type Restored = (LoadSummary, Vec<LeftOutConnection>, RestoreBatch);
 
-/// The connections of a state on their way to their workers.
+/// A restore in progress: distributes the connections of a saved state to their workers.
 struct Restoring<'r> {
     connections: &'r Connections,
     map: &'r StateMap,
@@ -460,14 +470,14 @@ struct Restoring<'r> {
     rules: HashMap<RuleId, RuleLineage>,
     left_out: &'r mut dyn FnMut(LeftOutConnection),
     summary: LoadSummary,
-    /// By worker: connections that it does not have yet.
+    /// By worker: connections that were not sent to the worker yet.
     waiting: Vec<RestoreBatch>,
-    /// By worker: the answer that is awaited from it.
+    /// By worker: its pending answer.
     restored: Vec<Option<PendingAnswer<Restored>>>,
 }
 
 impl Restoring<'_> {
-    /// Has the connection of each record restored by its worker.
+    /// Restores the connection of each record, on its worker.
     fn all<'s>(&mut self, records: impl Iterator<Item = &'s [u8]>) -> Result<(), NoAnswer> {
         let (mut ids, mut rules) = (Vec::new(), Vec::new());
         for record in records {
@@ -494,7 +504,8 @@ impl Restoring<'_> {
         (0..self.restored.len()).try_for_each(|worker| self.finish(worker))
     }
 
-    /// Gives a worker the connections that wait for it. The caller prepares the next ones meanwhile.
+    /// Sends a worker its waiting connections. The caller prepares the next ones while the worker restores
+    /// these.
     fn begin(&mut self, worker: usize) -> Result<(), NoAnswer> {
         let batch = std::mem::take(&mut self.waiting[worker]);
         self.finish(worker)?;
@@ -506,7 +517,7 @@ impl Restoring<'_> {
         Ok(())
     }
 
-    /// Waits until a worker has restored its batch; the memory of the batch is for the next one.
+    /// Waits until a worker has restored its batch. The next batch reuses the memory.
     fn finish(&mut self, worker: usize) -> Result<(), NoAnswer> {
         if let Some(restored) = self.restored[worker].take() {
             let (summary, left_out, mut batch) = restored.wait()?;
@@ -519,8 +530,8 @@ impl Restoring<'_> {
     }
 }
 
-/// A watch on connection events. Its queue is bounded, and its memory is freed when the watch is dropped, whether or not events happen
-/// then.
+/// A watch on connection events. Its queue is bounded. Dropping the watch frees its memory, even if no
+/// further event happens.
 pub struct ConnectionWatch {
     events: Receiver<WatchedEvent>,
     lost: Arc<AtomicU64>,
@@ -528,10 +539,10 @@ pub struct ConnectionWatch {
 }
 
 impl ConnectionWatch {
-    /// The next event; waits at most this long.
+    /// Waits for the next event, at most this long.
     ///
     /// # Errors
-    /// None has come, or the workers have stopped.
+    /// No event came in time, or the workers have stopped.
     pub fn recv_timeout(&self, timeout: Duration) -> Result<WatchedEvent, RecvTimeoutError> {
         self.events.recv_timeout(timeout)
     }
@@ -566,7 +577,7 @@ mod tests {
     use mmb_conn::ConnState;
     use std::sync::atomic::AtomicBool;
 
-    /// Memory of departed clients must be freed without traffic.
+    /// The memory of clients that have disconnected must be freed without traffic.
     #[test]
     fn the_queue_of_one_who_no_longer_watches_is_freed_though_nothing_happens() {
         let (engine, mut workers) =

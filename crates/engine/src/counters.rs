@@ -1,4 +1,4 @@
-//! Counters as read by the control side: plain values, summed over the workers.
+//! Counters as the control side reads them: plain values, summed over the workers.
 
 use mmb_classify::BypassReason;
 
@@ -20,7 +20,8 @@ impl std::ops::Add for Count {
 }
 
 impl Count {
-    /// Subtracts a baseline, which is below zero if counters of an earlier run were added. A difference below zero is zero.
+    /// Subtracts a baseline, modulo 2^64. The baseline is negative if counters of an earlier run were
+    /// restored. A negative difference becomes zero.
     pub(crate) fn since(self, baseline: Count) -> Count {
         let Count { packets, bytes } = self - baseline;
         let [packets, bytes] = [packets, bytes].map(|since| if since.cast_signed() < 0 { 0 } else { since });
@@ -36,14 +37,15 @@ impl std::ops::Sub for Count {
     }
 }
 
-/// The packets of one rule.
+/// The counters of one rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RuleCount {
-    /// Those that it matched.
+    /// Packets that the rule matched.
     pub matched: Count,
-    /// Of these, those that were dropped because of it: its verdict decided. Every packet dropped by rules is counted at one rule.
+    /// Matched packets that were dropped because this rule decided the verdict. Each packet that rules drop
+    /// is counted at exactly one rule.
     pub dropped: Count,
-    /// Matches of its constraints on streams.
+    /// Matches of the rule's constraints on streams.
     pub hits: u64,
 }
 
@@ -74,9 +76,9 @@ impl std::ops::Sub for RuleCount {
 /// The traffic of one port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCount {
-    /// Received, before any verdict.
+    /// Packets received on the port, before any verdict.
     pub rx: Count,
-    /// Handed to the port for sending, as sent.
+    /// Packets that the port sent, with their lengths after rewriting.
     pub tx: Count,
 }
 
@@ -89,21 +91,22 @@ impl std::ops::Add for PortCount {
 }
 
 impl PortCount {
-    /// Subtracts a baseline. A packet that the host failed to send after the baseline was read counts as not sent: then it may be the
-    /// greater one.
+    /// Subtracts a baseline. A packet that the host fails to send is subtracted from the sent packets only
+    /// then. If the baseline was read before that, it may exceed the counter; the difference is then zero.
     pub(crate) fn since(self, baseline: PortCount) -> PortCount {
         PortCount { rx: self.rx.since(baseline.rx), tx: self.tx.since(baseline.tx) }
     }
 }
 
-/// What became of classified packets in the flow cache.
+/// Classified packets, by what the flow cache did for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowCacheCount {
-    /// Packets whose rules it knew.
+    /// Packets whose matching rules were in the flow cache.
     pub hits: u64,
-    /// Packets that were searched for since it did not know them.
+    /// Packets whose matching rules were not in the flow cache, so that the classifier's tables were
+    /// searched.
     pub misses: u64,
-    /// Packets that passed it by, by the number of the reason in [`BypassReason::ALL`].
+    /// Packets that bypassed the flow cache, by the reason's index in [`BypassReason::ALL`].
     pub bypassed: [u64; BypassReason::ALL.len()],
 }
 
@@ -124,25 +127,25 @@ impl FlowCacheCount {
         }
     }
 
-    /// Packets that passed it by, by reason, those above zero.
+    /// Packets that bypassed the flow cache, by reason, without zero counts.
     pub fn bypasses(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let all = BypassReason::ALL.into_iter().map(BypassReason::name).zip(self.bypassed);
         all.filter(|(_, packets)| *packets > 0)
     }
 }
 
-/// The work of one stage.
+/// The counters of one pipeline stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StageCount {
-    /// `parse`, `classify`, `connections`, `streams`, `rewrite`, `forward`.
+    /// The stage: `parse`, `classify`, `connections`, `streams`, `rewrite` or `forward`.
     pub name: &'static str,
     /// How often the stage was called.
     pub calls: u64,
     /// How often it was called with at least one packet.
     pub vectors: u64,
-    /// Packets that it processed.
+    /// Packets that the stage processed.
     pub packets: u64,
-    /// Cycles that it took.
+    /// Cycles that the stage took.
     pub cycles: u64,
 }
 

@@ -1,9 +1,10 @@
-//! Drop reasons. Every dropped packet has one, and each has a counter.
+//! The reasons for drops. Every dropped packet has one reason, and each reason has a counter.
 
 use mmb_packet::Malformed;
 
-/// Makes [`DropReason`] of one row for each reason: the variant, its name in counters, its meaning and remedy in docs/operations.md. The
-/// first row comes before the reasons of the parser, the others behind them.
+/// Defines [`DropReason`] from one row per reason: the variant, its name in counters, and its meaning and
+/// remedy in docs/operations.md. The first row comes before the reasons of the parser, the others come after
+/// them.
 macro_rules! drop_reasons {
     (
         $first:ident $first_name:literal: $first_meaning:literal, $first_remedy:literal;
@@ -19,7 +20,7 @@ macro_rules! drop_reasons {
             $(#[doc = $meaning] $reason,)+
         }
 
-        /// The order of the reasons behind those of the parser.
+        /// The reasons after those of the parser, in order.
         enum LaterReason {
             $($reason),+
         }
@@ -37,7 +38,7 @@ macro_rules! drop_reasons {
                 all
             };
 
-            /// The reason's place in [`DropReason::ALL`].
+            /// The reason's index in [`DropReason::ALL`].
             #[inline]
             pub fn index(self) -> usize {
                 match self {
@@ -47,7 +48,7 @@ macro_rules! drop_reasons {
                 }
             }
 
-            /// The reason's name in counters: stable.
+            /// The reason's name in counters. Names are stable.
             pub const fn name(self) -> &'static str {
                 match self {
                     DropReason::$first => $first_name,
@@ -69,11 +70,11 @@ macro_rules! drop_reasons {
 }
 
 impl DropReason {
-    /// The reasons of packets that rules drop, the usual one first.
+    /// The reasons for drops by rules, the most common one first.
     pub const OF_RULES: [DropReason; 3] = [DropReason::Rule, DropReason::RuleReject, DropReason::RuleLimit];
 }
 
-/// The place of the first reason behind those of the parser.
+/// The index of the first reason after those of the parser.
 const BEHIND: usize = 1 + Malformed::ALL.len();
 
 drop_reasons! {

@@ -36,8 +36,8 @@ use std::sync::mpsc::{Sender, channel};
 
 /// Address space in bytes that an engine reserves for all workers together, as an upper bound.
 const SHARED_BYTES: u64 = 24 << 20;
-/// Address space in bytes that an engine reserves for each worker, as an upper bound. Most of it is tables whose pages are
-/// touched only as they are used.
+/// Address space in bytes that an engine reserves for each worker, as an upper bound. Most of it is tables
+/// whose pages are touched only as they are used.
 const WORKER_BYTES: u64 = 360 << 20;
 
 /// The control side: compiles and publishes policies, reads counters.
@@ -46,30 +46,32 @@ pub struct Engine {
     compiler: PolicyCompiler,
     published: Arc<ArcSwap<Snapshot>>,
     current: Arc<Snapshot>,
-    /// Snapshots before the current one, the oldest first, kept until no worker uses them, so that they are freed here.
+    /// Snapshots before the current one, the oldest first, kept until no worker uses them, so that they are
+    /// freed here.
     retired: Vec<Arc<Snapshot>>,
     workers: Vec<Arc<WorkerCells>>,
-    /// What is subtracted from the workers' counters, modulo 2^64: their values when they were cleared, less the counters of an earlier run.
+    /// Subtracted from the workers' counters, modulo 2^64, when they are read.
     baseline: Baseline,
     /// Queues of tasks for the workers.
     tasks: Vec<Sender<WorkerTask>>,
     common: Arc<SharedState>,
     stream_pools: StreamPools,
-    /// The most ports.
+    /// The maximum number of ports.
     room: usize,
-    /// Where the host takes the epoch of flows from.
+    /// Sets the epoch of offloaded flows at the host.
     epoch: Option<Box<dyn OffloadEpoch>>,
     /// Wakes a worker that sleeps.
     waker: Option<WorkerDrive>,
 }
 
 impl Engine {
-    /// An engine with an empty policy, and its workers. All random and secret values in it derive from `seeds`.
+    /// Creates an engine with an empty policy, and its workers. All of its random and secret values derive
+    /// from `seeds`.
     pub fn new(ports: PortTable, workers: usize, seeds: &SeedTree) -> (Engine, Vec<Worker>) {
         Engine::with_tuning(ports, workers, seeds, Tuning::default())
     }
 
-    /// An upper bound of the address space, in bytes, that [`Engine::new`] takes for so many workers.
+    /// An upper bound of the address space, in bytes, that [`Engine::new`] takes for this number of workers.
     pub const fn start_bytes(workers: usize) -> u64 {
         SHARED_BYTES + workers as u64 * WORKER_BYTES
     }
@@ -85,8 +87,9 @@ impl Engine {
         Engine::build(ports, room, [workers, 0], seeds, tuning)
     }
 
-    /// [`Engine::new`] without ports, but with room for `room` ports: see [`Engine::add_port`]. The first `owning` workers share the
-    /// connections; the `others` after them own none and hand over packets that may be of one: for threads that seldom receive packets.
+    /// [`Engine::new`] without ports, but with room for `room` ports: see [`Engine::add_port`]. The first
+    /// `owning` workers share the connections. The `others` after them own no connections, and hand over
+    /// packets that may belong to one. They are for threads that seldom receive packets.
     pub fn with_room(room: usize, owning: usize, others: usize, seeds: &SeedTree) -> (Engine, Vec<Worker>) {
         Engine::build(PortTable::default(), room, [owning, others], seeds, Tuning::default())
     }
@@ -128,8 +131,9 @@ impl Engine {
         (engine, packet_side)
     }
 
-    /// Adds a port, by which packets may come and that rules may name from now on. Ports are never removed: no packets come from one that
-    /// is gone. Returns its number, or `None` if there is no room.
+    /// Adds a port. From now on, packets may arrive on it and rules may name it. Ports are never removed; a
+    /// port that is gone receives no packets. Returns the port's number, or `None` if the engine has its
+    /// maximum number of ports.
     pub fn add_port(&mut self, port: PortSpec) -> Option<PortId> {
         if self.ports.0.len() >= self.room {
             return None;
@@ -141,8 +145,8 @@ impl Engine {
         Some(number)
     }
 
-    /// Renames a port: the host's port of the old name is gone, and no rule names it. With an empty name, which no rule can contain, it is
-    /// free for the next port.
+    /// Renames a port. The host's port with the old name must be gone, and no rule may name it. With an empty
+    /// name, which no rule can contain, the port is free for the host's next port.
     ///
     /// # Panics
     /// If there is no such port.
@@ -161,10 +165,10 @@ impl Engine {
         self.publish_snapshot();
     }
 
-    /// Checks the changes from a checked policy to another.
+    /// Checks the changes from `before`, which was checked, to `after`.
     ///
     /// # Errors
-    /// Why the policy is impossible here.
+    /// Why the engine cannot use the policy.
     pub fn check(&self, before: &Policy, after: &Policy) -> Result<(), PublishError> {
         if let Some((port, &enables)) = after.ports.iter().find(|(name, _)| self.ports.id(name).is_none()) {
             let (port, known) = (port.clone(), self.ports.known());
@@ -173,24 +177,26 @@ impl Engine {
         self.compiler.check(before, after, &self.ports)
     }
 
-    /// An upper bound of the memory that the rules which a change adds take beyond what rules take that have one key and no conditions.
+    /// An upper bound, in bytes, for the rules that a change adds: their memory beyond that of rules with one
+    /// key and no conditions.
     pub fn extra_bytes(&self, before: &Policy, after: &Policy) -> u64 {
         self.compiler.extra_bytes(before, after)
     }
 
-    /// The memory of [`Engine::extra_bytes`] that tables of keys of limits take.
+    /// The part of [`Engine::extra_bytes`] that the key tables of limits take.
     pub fn limit_bytes(&self, before: &Policy, after: &Policy) -> u64 {
         self.compiler.limit_bytes(before, after)
     }
 
-    /// From now on, the engine refuses a policy whose patterns are not in its cache ([`PublishError::NotCompiled`])
-    /// instead of compiling them. For a host whose other threads wait for the thread that publishes. The cache has the
-    /// patterns in force and those of recent policies.
+    /// From now on, the engine refuses a policy whose patterns are not in its cache
+    /// ([`PublishError::NotCompiled`]) instead of compiling them. For a host whose other threads wait for the
+    /// thread that publishes. The cache has the patterns in force and those of recent policies.
     pub fn expect_compiled_patterns(&mut self) {
         self.compiler.expect_compiled();
     }
 
-    /// The cache of compiled patterns of this engine. [`compile_patterns`](crate::compile_patterns) adds to it.
+    /// The cache of compiled patterns of this engine. [`compile_patterns`](crate::compile_patterns) adds to
+    /// it.
     pub fn pattern_sets(&self) -> &Arc<SetCache> {
         self.compiler.sets()
     }
@@ -200,11 +206,12 @@ impl Engine {
         self.compiler.patterns()
     }
 
-    /// Publishes a policy atomically: each worker uses it from its next vector on. Counters of rules whose id and content stay are kept.
-    /// The cost depends on the differences from the current policy, not on its number of rules.
+    /// Publishes a policy atomically: each worker uses it from its next vector on. Counters of rules whose id
+    /// and content stay are kept. The cost depends on the differences from the current policy, not on its
+    /// number of rules.
     ///
     /// # Errors
-    /// Why the policy is impossible here; the current policy stays.
+    /// Why the engine cannot use the policy. The current policy stays in force.
     pub fn publish(&mut self, policy: &Policy) -> Result<(), PublishError> {
         self.check(self.compiler.policy(), policy)?;
         self.reclaim();
@@ -234,7 +241,8 @@ impl Engine {
         })
     }
 
-    /// The memory that streams have taken so far. `record` is the size of a record: see [`StreamNeed::record`].
+    /// The memory that streams have taken so far. `record` is the size of a record: see
+    /// [`StreamNeed::record`].
     pub fn stream_taken(&self, record: u64) -> StreamTaken {
         let mut taken = StreamTaken::default();
         for [places, pools] in self.workers.iter().map(|cells| cells.streams()) {
@@ -256,26 +264,28 @@ impl Engine {
         made.map_err(|error| PublishError::StreamMemory { reason: error.to_string() })
     }
 
-    /// The stateful rules of the current policy that a change from `before` to `after` removes or replaces, for
-    /// [`Connections::affected`]; to be called before [`Engine::publish`].
+    /// The stateful rules of the current policy that a change from `before` to `after` removes or replaces,
+    /// for [`Connections::affected`]. To be called before [`Engine::publish`].
     pub fn stateful_change(&self, before: &Policy, after: &Policy) -> StatefulChange {
         self.compiler.stateful_change(before, after)
     }
 
-    /// Sets a function that wakes a worker. The engine calls it when the worker gets a task: an idle worker of the host
-    /// may sleep.
+    /// Sets a function that wakes a worker. The engine calls it when it sends a task to the worker, because
+    /// an idle worker may sleep.
     pub fn set_waker(&mut self, waker: WorkerDrive) {
         self.waker = Some(waker);
     }
 
-    /// Tells a host with a flow offload which flows are in force from now on.
+    /// Turns flow offload on. From now on, the engine passes the epoch of each policy to the host before it
+    /// publishes the policy.
     pub fn set_offload(&mut self, epoch: Box<dyn OffloadEpoch>) {
         self.compiler.begin_offload();
         self.epoch = Some(epoch);
         self.publish_snapshot();
     }
 
-    /// Has all flows that the host forwards decided again: ports have changed, or somebody begins or ends to look at packets.
+    /// Makes the workers decide again on all offloaded flows. To be called after ports have changed, and
+    /// after a tap has started or ended.
     pub fn renew_flows(&mut self) {
         if self.epoch.is_some() {
             self.publish_snapshot();
@@ -285,7 +295,7 @@ impl Engine {
     /// Compiles a filter of packets for [`Connections::tap`].
     ///
     /// # Errors
-    /// A port that it names and that does not exist.
+    /// The filter names a port that does not exist.
     pub fn selector(&mut self, filter: &PacketFilter) -> Result<PacketSelector, UnknownFilterPort> {
         let current = &self.current;
         let peers: Vec<_> =
@@ -293,7 +303,8 @@ impl Engine {
         self.compiler.selector(filter, &self.ports, &peers)
     }
 
-    /// Has the host forward no flow from now on, so that the workers' last counts are all.
+    /// Turns flow offload off at the host: it forwards no more packets, so that the next counts that workers
+    /// read are the last ones.
     pub fn stop_flows(&self) {
         self.set_epoch(0);
     }
@@ -306,16 +317,17 @@ impl Engine {
         let generation = self.current.generation + 1;
         let mut snapshot = self.compiler.snapshot(generation, &self.ports);
         snapshot.follows(&self.current);
-        // Flows of the policy before are not used any more when this one is published.
+        // The host must not use flows of the previous policy once this one is published.
         self.set_epoch(snapshot.epoch());
         let snapshot = Arc::new(snapshot);
         self.published.store(Arc::clone(&snapshot));
         self.retired.push(std::mem::replace(&mut self.current, snapshot));
     }
 
-    /// Frees policies that no worker uses any more; returns how many are still in use. [`Engine::publish`] does it as well.
+    /// Frees snapshots that no worker uses any more. Returns how many old snapshots are still in use.
+    /// [`Engine::publish`] does this as well.
     pub fn reclaim(&mut self) -> usize {
-        // Once published and replaced, a snapshot gets no new users: a count of one stays one.
+        // A replaced snapshot gets no new users: a count of one stays one.
         self.retired.retain(|snapshot| Arc::strong_count(snapshot) > 1);
         // Makes the workers' last counts under a freed snapshot visible before its slots are assigned again.
         fence(Ordering::Acquire);
@@ -326,35 +338,38 @@ impl Engine {
         self.retired.len()
     }
 
-    /// The draining rules of the current policy that no connection has, once every worker uses that policy.
+    /// The draining rules of the current policy that no connection has. Empty until every worker uses that
+    /// policy.
     pub fn drained(&self) -> Vec<RuleId> {
         let is_current = self.retired.iter().all(|snapshot| Arc::strong_count(snapshot) == 1);
         if is_current { self.compiler.drained() } else { Vec::new() }
     }
 
-    /// Reseeds the generators, so that future ports, sequence numbers and other random choices are independent of earlier ones, in case
-    /// their state leaked. Workers follow between two vectors. Keys stay for the engine's lifetime: index positions, and choices that must
-    /// be the same for the same connection, depend on them.
+    /// Reseeds the generators, in case their state leaked: future ports, sequence numbers and other random
+    /// choices are then independent of earlier ones. Workers follow between two vectors. Keys stay for the
+    /// engine's lifetime, because two things depend on them: index positions, and choices that must be the
+    /// same for the same connection.
     pub fn reseed(&self, fresh: &SeedTree) {
         self.common.reseed(fresh);
         for (worker, tasks) in self.tasks.iter().enumerate() {
             let seed = |purpose| fresh.of_worker(purpose, worker);
             let (drops, choices) = (seed(Purpose::DropShares), seed(Purpose::HeaderChoices));
-            // A worker that is gone needs none.
+            // A worker that has stopped needs no seeds.
             let _ = tasks.send(Box::new(move |pipeline, _| pipeline.reseed(drops, choices)));
         }
     }
 
-    /// Tells the workers that packets may have been missed until now, for instance because a link was down: TCP connections without a valid
-    /// packet since then resume (docs/nat.md).
+    /// Tells the workers that packets may have been missed until now, for instance because a link was down.
+    /// TCP connections without a valid packet since then resume (docs/nat.md).
     pub fn resync(&self) {
         for tasks in &self.tasks {
-            // A worker that is gone has no connections.
+            // A worker that has stopped has no connections.
             let _ = tasks.send(Box::new(|pipeline, _| pipeline.conntrack().resync()));
         }
     }
 
-    /// Limits the number of connections over all workers to `most`, even if a policy allows more; takes effect with the next policy.
+    /// Limits the number of connections over all workers to `most`, even if a policy allows more. Applies
+    /// from the next policy on.
     pub fn bound_connections(&self, most: usize) {
         self.common.memory.store(most, Ordering::Relaxed);
     }
@@ -364,7 +379,8 @@ impl Engine {
         self.common.memory.load(Ordering::Relaxed)
     }
 
-    /// A handle on the connections of all workers. It is independent of the engine; the workers must be running.
+    /// A handle on the connections of all workers. It is independent of the engine; the workers must be
+    /// running.
     pub fn connections(&self) -> Connections {
         let workers = self.tasks.iter().cloned().zip(self.workers.iter().map(Arc::clone)).collect();
         let max = (self.current.connections.max as usize).min(self.connection_bound());
@@ -372,13 +388,14 @@ impl Engine {
         Connections::new(workers, common, max as u64, self.baseline.connections, waker)
     }
 
-    /// The header of a state that is saved `now_ms` after 1970.
+    /// The header of a saved state. `now_ms` is the time since 1970.
     pub fn state_header(&self, now_ms: u64) -> StateHeader {
         StateHeader { saved_at_ms: now_ms, ports: saved_ports(&self.ports, &self.current.routes) }
     }
 
-    /// The map that [`Connections::load`] needs for a state with this header, `now_ms` after 1970. `rules` are the ids of the state's
-    /// stateful rules in the current policy.
+    /// The map that [`Connections::load`] needs for a state with this header. `rules` maps the ids of the
+    /// state's stateful rules to ids in the current policy. `now_ms` is the time since 1970.
+    /// 1970. `rules` maps the ids of the state's stateful rules to ids in the current policy.
     pub fn state_map(&self, header: &StateHeader, now_ms: u64, rules: HashMap<RuleId, RuleId>) -> StateMap {
         StateMap::new(header, now_ms, &self.ports, &self.current.routes, rules)
     }
@@ -388,18 +405,19 @@ impl Engine {
         &self.ports
     }
 
-    /// The packets of a rule of the current policy.
+    /// The counters of a rule of the current policy.
     pub fn rule_count(&self, id: RuleId) -> RuleCount {
         self.compiler.count(id)
     }
 
-    /// The packets that were dropped by rules that are gone. With those of the rules of the current policy, they are the packets that were
-    /// dropped with [`DropReason::OF_RULES`].
+    /// The packets that removed rules dropped. Together with the packets that the current rules dropped, they
+    /// are the packets dropped for one of the reasons [`DropReason::OF_RULES`].
     pub fn dropped_by_former_rules(&self) -> Count {
         self.compiler.dropped_before()
     }
 
-    /// Adds the packets of an earlier run to those of a rule of the current policy. Returns whether there is one with this id.
+    /// Adds the counters of an earlier run to those of a rule of the current policy. Returns false if there
+    /// is no rule with this id.
     pub fn restore_rule_count(&mut self, id: RuleId, earlier: RuleCount) -> bool {
         let is_restored = self.compiler.restore_count(id, earlier);
         if is_restored {
@@ -408,7 +426,7 @@ impl Engine {
         is_restored
     }
 
-    /// Adds packets that rules of an earlier run dropped which are gone.
+    /// Adds packets of an earlier run that removed rules dropped.
     pub fn restore_former_drops(&mut self, earlier: Count) {
         self.compiler.restore_dropped_before(earlier);
         self.restore_drops(DropReason::Rule, earlier.packets);
@@ -419,7 +437,8 @@ impl Engine {
         *baseline = baseline.wrapping_sub(packets);
     }
 
-    /// The counters of drops, made packets and ports, for a state. Drops by rules are those by rules that are gone: a state has the others with their rules.
+    /// The counters of drops, made packets, absorbed packets and ports, for a saved state. Of the drops by
+    /// rules, they include only those by removed rules: the state has the others with their rules.
     pub fn saved_counters(&self) -> Vec<SavedCounter> {
         let reasons = self.drops().into_iter().filter(|(reason, _)| !DropReason::OF_RULES.contains(reason));
         let drops = reasons.map(|(reason, packets)| SavedCounter {
@@ -450,7 +469,8 @@ impl Engine {
         drops.chain([former]).chain(made).chain(absorbed).chain(ports).collect()
     }
 
-    /// Adds the counters of drops, made packets and ports of an earlier run to those of this one; what is not known here is left out.
+    /// Adds the counters of drops, made packets, absorbed packets and ports of an earlier run to those of
+    /// this one. Ignores names that are unknown here.
     pub fn restore_counters(&mut self, earlier: &[SavedCounter]) {
         self.baseline.ports.resize(self.ports.0.len(), PortCount::default());
         for SavedCounter { kind, name, count } in earlier {
@@ -489,20 +509,21 @@ impl Engine {
         }
     }
 
-    /// Lets all counters begin at zero again, as they are read here; the workers' own counters go on. Packets that a worker is processing
-    /// may be counted partly before and partly after that.
+    /// Clears all counters as they are read here; the workers' own counters do not change. Packets that a
+    /// worker is processing may be counted partly before and partly after that.
     pub fn clear_counters(&mut self) {
         let by_rule = self.compiler.clear_counts();
         let [rule, others @ ..] = DropReason::OF_RULES.map(DropReason::index);
         let sum = |drops: &[u64]| others.iter().fold(0, |sum: u64, other| sum.wrapping_add(drops[*other]));
         let before = self.baseline.drops[rule].wrapping_add(sum(&self.baseline.drops));
         self.baseline = Baseline::read(&self.workers, self.ports.0.len());
-        // Both sides of this sum begin at the same packet, although a worker counts drops by reason later than those of its rules.
+        // The baseline for the drops by rules follows from the counters of the rules, so both start at the
+        // same packet: a worker counts a drop by reason later than by rule.
         let others = sum(&self.baseline.drops);
         self.baseline.drops[rule] = before.wrapping_add(by_rule).wrapping_sub(others);
     }
 
-    /// Drops by reason, those above zero.
+    /// Drops by reason, without zero counts.
     pub fn drops(&self) -> Vec<(DropReason, u64)> {
         self.above_zero(
             DropReason::ALL,
@@ -511,8 +532,9 @@ impl Engine {
         )
     }
 
-    /// Packets that workers made, by kind, those above zero. The account of all packets: those that came in and those that were made are as many
-    /// as those that left, those that were dropped or absorbed and those that wait ([`ConnectionSummary::held`](crate::ConnectionSummary::held)).
+    /// Packets that workers generated, by kind, without zero counts. In the balance of all packets, received
+    /// and made packets equal sent, dropped, absorbed and held packets
+    /// ([`ConnectionSummary::held`](crate::ConnectionSummary::held)).
     pub fn made(&self) -> Vec<(MadeKind, u64)> {
         self.above_zero(
             MadeKind::ALL,
@@ -521,13 +543,13 @@ impl Engine {
         )
     }
 
-    /// Packets that were absorbed: what they said lives on in the streams of their connections.
+    /// Packets that were absorbed: the streams of their connections took over their content.
     pub fn absorbed(&self) -> u64 {
         let now: u64 = self.workers.iter().map(|worker| worker.absorbed()).sum();
         now.wrapping_sub(self.baseline.absorbed)
     }
 
-    /// Targets not applied, those above zero.
+    /// Targets that were not applied, by reason, without zero counts.
     pub fn not_applied(&self) -> Vec<(NotApplied, u64)> {
         self.above_zero(
             NotApplied::ALL,
@@ -544,7 +566,7 @@ impl Engine {
     ) -> Vec<(R, u64)> {
         let sum = |reason| {
             let sum: u64 = self.workers.iter().map(|worker| read(worker, reason)).sum();
-            // The baseline of drops by rules may be ahead of them for a moment.
+            // The baseline of drops by rules may exceed their counter for a moment.
             let since = sum.wrapping_sub(baseline(&self.baseline, reason));
             if since.cast_signed() < 0 { 0 } else { since }
         };
@@ -561,7 +583,7 @@ impl Engine {
         (0..self.ports.0.len()).map(sum).collect()
     }
 
-    /// The flows that the host forwards by itself.
+    /// The state of flow offload, over all workers.
     pub fn offload(&self) -> OffloadSummary {
         let mut now = OffloadSummary::default();
         self.workers.iter().for_each(|worker| worker.add_offload(&mut now));
@@ -599,14 +621,14 @@ impl Engine {
         now.into_iter().flatten().zip(baseline).map(|(now, baseline)| now.since(baseline)).collect()
     }
 
-    /// What became of classified packets in the flow caches.
+    /// Classified packets, by what the flow caches did for them.
     pub fn flow_cache_count(&self) -> FlowCacheCount {
         let mut sum = FlowCacheCount::default();
         (0..self.workers.len()).for_each(|worker| sum.add(self.worker_flow_cache_count(worker)));
         sum
     }
 
-    /// What became of one worker's classified packets in its flow cache.
+    /// One worker's classified packets, by what its flow cache did for them.
     pub fn worker_flow_cache_count(&self, worker: usize) -> FlowCacheCount {
         let now = self.workers.get(worker).map(|worker| worker.flow_cache_counts()).unwrap_or_default();
         now.since(self.baseline.flow_caches.get(worker).copied().unwrap_or_default())
@@ -617,7 +639,7 @@ impl Engine {
         self.current.classifier.instructions()
     }
 
-    /// The classifier's tables for display, those of a class combined.
+    /// The classifier's tables, for display. Tables of one class are combined.
     pub fn tables(&self) -> Vec<TableStats> {
         self.compiler.tables()
     }

@@ -1,11 +1,12 @@
 //! The vector pipeline: parse, classify, verdict, rewrite, forward.
 //!
-//! The engine has two sides. [`Engine`] belongs to the control thread: it compiles a policy, publishes it, reads counters, and frees
-//! snapshots that no worker uses any more. A [`Worker`] belongs to one packet thread: it takes vectors of packets and the time, and returns
-//! verdicts. They share counters (each written by one worker only) and the published policy, which a worker picks up between two vectors,
-//! without a lock.
+//! The engine has two sides. [`Engine`] belongs to the control thread: it compiles a policy, publishes it,
+//! reads counters, and frees snapshots that no worker uses any more. A [`Worker`] belongs to one packet
+//! thread: it takes vectors of packets and the time, and returns verdicts. The two sides share counters, each
+//! of which has one worker as its only writer, and the published policy. A worker picks up a new policy
+//! between two vectors, without a lock.
 //!
-//! The engine knows no DPDK, no VPP, no socket and no clock: time, randomness and the cycle counter are arguments.
+//! The engine uses no DPDK, VPP, socket or clock. Time, randomness and the cycle counter are arguments.
 #![forbid(unsafe_code)]
 
 mod answer;

@@ -1,10 +1,12 @@
-//! Packets that a worker makes itself: resets of connections that a rule closes, and what streams with edits have to say beyond the packets
-//! at hand.
+//! Packets that a worker generates: resets of connections that a rule closes, and the packets of edited
+//! streams.
 //!
-//! A made packet looks as the packets of one end of a connection looked when they came in: the same port, link header, addresses and ports. It
-//! then takes the way of those, so that translation and edits need no special case. Resets wait in a bounded queue until the host
-//! gives them buffers ([`Worker::give_back`](crate::Worker::give_back)); the packets of streams are made when it does. A packet that finds no room, or no buffer, is lost as
-//! if the network had lost it, and not counted as made.
+//! A generated packet has the same port, link header, addresses and ports as the packets that one end of a
+//! connection sends, as they arrive. It then takes the same way as those packets, so translation and edits
+//! need no special case. Resets wait in a bounded queue until the host provides buffers
+//! ([`Worker::give_back`](crate::Worker::give_back)); the packets of streams are generated only then. If the
+//! queue is full or no buffer is free, the packet is discarded, as if the network had lost it, and not
+//! counted as made.
 
 use arrayvec::ArrayVec;
 use mmb_packet::checksum::{ChecksumSum, pseudo4, pseudo6};
@@ -12,18 +14,19 @@ use mmb_packet::{Class, Layout, LinkType, Packet, PortId, proto};
 use mmb_stream::{MadeFor, MadeSegment};
 use std::collections::VecDeque;
 
-/// The kind of a made packet. [`MadeKind::Reject`] and [`MadeKind::MtuError`] are those of answers (`answer`).
+/// The kind of a generated packet. [`MadeKind::Reject`] and [`MadeKind::MtuError`] are the kinds of answers
+/// (`answer`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MadeKind {
-    /// A RST to an end of a connection that a rule closes.
+    /// A RST to one end of a connection that a rule closes.
     Reset,
-    /// Bytes of a stream with edits, or its FIN; or a datagram of one.
+    /// Payload, a FIN or a window probe of an edited TCP stream, or a datagram of an edited UDP stream.
     Data,
     /// An acknowledgment to a sender whose bytes are edited.
     Acknowledgment,
     /// A RST or an ICMP error to the sender of a packet that a rule rejects.
     Reject,
-    /// The MTU of the next link to the sender of a packet that exceeds it.
+    /// An ICMP error with the MTU of the next link, to the sender of a packet that exceeds it.
     MtuError,
 }
 
@@ -32,7 +35,7 @@ impl MadeKind {
     pub const ALL: [MadeKind; 5] =
         [MadeKind::Reset, MadeKind::Data, MadeKind::Acknowledgment, MadeKind::Reject, MadeKind::MtuError];
 
-    /// The kind's name in counters: stable.
+    /// The kind's name in counters. Names are stable.
     pub const fn name(self) -> &'static str {
         match self {
             MadeKind::Reset => "reset",
@@ -51,10 +54,10 @@ const UDP_HEADER: usize = 8;
 const IP4_HEADER: usize = 20;
 const IP6_HEADER: usize = 40;
 
-/// Packets that may wait in one worker's queue.
+/// The most packets in one worker's queue.
 const WAITING: usize = 1024;
 
-/// A packet that was made.
+/// A generated packet.
 #[derive(Debug)]
 pub(crate) struct MadePacket {
     pub(crate) kind: MadeKind,
@@ -63,17 +66,17 @@ pub(crate) struct MadePacket {
     pub(crate) bytes: ArrayVec<u8, { MOST_HEADERS + TCP_HEADER }>,
 }
 
-/// Packets that wait for buffers.
+/// Generated packets that wait for buffers.
 #[derive(Debug)]
 pub(crate) struct MadePackets(VecDeque<MadePacket>);
 
 impl MadePackets {
-    /// An empty queue. Its memory is touched as it is used.
+    /// An empty queue. Its memory is reserved, and touched only as the queue fills.
     pub(crate) fn new() -> MadePackets {
         MadePackets(VecDeque::with_capacity(WAITING))
     }
 
-    /// Adds a packet, unless too many wait.
+    /// Adds a packet; discards it if the queue is full.
     pub(crate) fn push(&mut self, packet: MadePacket) {
         if self.0.len() < WAITING {
             self.0.push_back(packet);
@@ -94,7 +97,7 @@ pub(crate) struct ResetNumbers {
     pub(crate) ack: Option<u32>,
 }
 
-/// The headers that packets of one end of a connection have when they come in.
+/// The link header and IP header of the packets that one end of a connection sends, as they arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HeaderTemplate {
     port: PortId,
@@ -105,7 +108,8 @@ pub(crate) struct HeaderTemplate {
     bytes: [u8; MOST_HEADERS],
 }
 
-/// Whether a packet is one of IPv6, and the bytes of its link header and the fixed part of its IP header; `None` if it is not IP.
+/// Whether a packet is IPv6, and the length of its link header plus the fixed part of its IP header. `None`
+/// if the packet is not IP.
 #[inline]
 fn extent(layout: &Layout) -> Option<(bool, usize)> {
     let link_len = usize::from(layout.ip);
@@ -117,7 +121,8 @@ fn extent(layout: &Layout) -> Option<(bool, usize)> {
 }
 
 impl HeaderTemplate {
-    /// The headers of a packet. `None` for one that is not IP, or has more headers before that than fit.
+    /// The headers of a packet. `None` if the packet is not IP, or if the headers before the IP header are
+    /// too long.
     pub(crate) fn of(packet: &Packet<'_>, layout: &Layout) -> Option<HeaderTemplate> {
         let (is_ip6, len) = extent(layout)?;
         let headers = packet.bytes().get(..len)?;
@@ -132,7 +137,7 @@ impl HeaderTemplate {
         })
     }
 
-    /// Keeps the headers of a packet in `place`; what was there stays if they do not fit.
+    /// Stores the headers of a packet in `place`. If they cannot be stored, `place` stays as it is.
     #[inline]
     pub(crate) fn keep(place: &mut Option<HeaderTemplate>, packet: &Packet<'_>, layout: &Layout) {
         if let Some(before) = place
@@ -147,8 +152,9 @@ impl HeaderTemplate {
         *place = HeaderTemplate::of(packet, layout).or(*place);
     }
 
-    /// The headers of the other end's packets, which come in by `port` with these addresses. A switch or a wire shows both ends' frames with
-    /// the same two MAC addresses.
+    /// The headers of the packets that the other end sends, which arrive on `port` with these addresses. The
+    /// two MAC addresses are exchanged: on a switch or a wire, frames of both ends have the same two MAC
+    /// addresses.
     pub(crate) fn reversed(&self, port: PortId, addresses: [u128; 2]) -> HeaderTemplate {
         const LIFE: u8 = 64;
         let mut reversed = HeaderTemplate { port, ..*self };
@@ -171,7 +177,7 @@ impl HeaderTemplate {
         reversed
     }
 
-    /// The port that these packets come in by.
+    /// The port on which these packets arrive.
     pub(crate) fn port(&self) -> PortId {
         self.port
     }
@@ -181,7 +187,8 @@ impl HeaderTemplate {
         self.link
     }
 
-    /// Writes a segment or a datagram of a stream from the end whose packets have these headers. `ack_shift` is taken off its acknowledgment number.
+    /// Writes a segment or a datagram of a stream to `out`, with these headers. Subtracts `ack_shift` from
+    /// its acknowledgment number and SACK blocks.
     pub(crate) fn segment(&self, ports: [u16; 2], ack_shift: u32, made: &MadeSegment<'_>, out: &mut Vec<u8>) {
         const MARK: u8 = 0b11;
         out.clear();
@@ -217,8 +224,9 @@ impl HeaderTemplate {
         }
     }
 
-    /// Appends the rest of a datagram of UDP, whose ports are there. The headers are those of the last datagram of its end; `behind` are made
-    /// between the two.
+    /// Appends the rest of a UDP datagram, after its ports. This template has the headers of the last
+    /// datagram that arrived from the same end. `behind` datagrams arrived after the one that is written here
+    /// and will be generated too.
     fn finish_datagram(&self, payload: &[u8], behind: usize, l4: usize, out: &mut Vec<u8>) {
         out.extend_from_slice(&((UDP_HEADER + payload.len()) as u16).to_be_bytes());
         out.extend_from_slice(&[0; 2]);
@@ -226,11 +234,11 @@ impl HeaderTemplate {
         let (headers, udp) = out.split_at_mut(l4);
         let ip = &mut headers[usize::from(self.link_len)..];
         if !self.is_ip6 {
-            // None of them has the identification of another one (RFC 6864 section 4.2).
+            // Each of these datagrams needs an identification of its own (RFC 6864 section 4.2).
             let last = u16::from_be_bytes([ip[4], ip[5]]);
             ip[4..6].copy_from_slice(&last.wrapping_sub(behind as u16).to_be_bytes());
         }
-        // Zero would say that there is no checksum (RFC 768).
+        // Zero means that there is no checksum (RFC 768).
         let checksum = match self.finish_ip(ip, proto::UDP, udp.len()).bytes(udp).checksum() {
             0 => u16::MAX,
             checksum => checksum,
@@ -238,7 +246,7 @@ impl HeaderTemplate {
         udp[6..8].copy_from_slice(&checksum.to_be_bytes());
     }
 
-    /// A RST from the end whose packets have these headers.
+    /// Generates a RST with these headers.
     pub(crate) fn reset(&self, ports: [u16; 2], numbers: ResetNumbers) -> MadePacket {
         let mut bytes = ArrayVec::new();
         let link_len = usize::from(self.link_len);
@@ -252,13 +260,15 @@ impl HeaderTemplate {
         MadePacket { kind: MadeKind::Reset, port: self.port, link: self.link, bytes }
     }
 
-    /// Turns an IP header into that of a packet with so many bytes of a protocol. Returns the sum of the pseudo-header.
+    /// Completes an IP header for a payload of `len` bytes of `proto`. Returns the checksum of the
+    /// pseudo-header.
     fn finish_ip(&self, ip: &mut [u8], proto: u8, len: usize) -> ChecksumSum {
         if self.is_ip6 { finish_ip6(ip, proto, len) } else { finish_ip4(ip, proto, len) }
     }
 }
 
-/// Appends the options of a segment: timestamps and SACK blocks, aligned as RFC 7323 appendix A and RFC 2018 have it.
+/// Appends the options of a segment: timestamps and SACK blocks, aligned as in RFC 7323 appendix A and RFC
+/// 2018.
 fn push_options(made: &MadeSegment<'_>, ack_shift: u32, out: &mut Vec<u8>) {
     const NOP: u8 = 1;
     const SACK: u8 = 5;
@@ -287,8 +297,8 @@ fn write_tcp(tcp: &mut [u8], [source, destination]: [u16; 2], ResetNumbers { seq
     tcp[13] = if ack.is_some() { RST | ACK } else { RST };
 }
 
-/// Turns an IPv4 header into that of a packet with so many bytes of a protocol: no options, no fragment, for TCP no congestion mark. Returns
-/// the pseudo header.
+/// Completes an IPv4 header for a payload of `len` bytes of `upper`: without options, not a fragment, for TCP
+/// without an ECN mark. Returns the checksum of the pseudo-header.
 fn finish_ip4(ip: &mut [u8], upper: u8, len: usize) -> ChecksumSum {
     const DO_NOT_FRAGMENT: u8 = 0x40;
     ip[0] = 0x45;
@@ -300,7 +310,7 @@ fn finish_ip4(ip: &mut [u8], upper: u8, len: usize) -> ChecksumSum {
         // An atomic datagram needs no identification (RFC 6864 section 4.1).
         ip[4..8].copy_from_slice(&[0, 0, DO_NOT_FRAGMENT, 0]);
     } else {
-        // Its identification stays.
+        // A datagram that may be fragmented keeps its identification.
         ip[6..8].fill(0);
     }
     ip[9] = upper;
@@ -311,7 +321,7 @@ fn finish_ip4(ip: &mut [u8], upper: u8, len: usize) -> ChecksumSum {
     pseudo4(address(12), address(16), upper, len as u16)
 }
 
-/// The same for an IPv6 header: no extension headers.
+/// Completes an IPv6 header in the same way, without extension headers.
 fn finish_ip6(ip: &mut [u8], upper: u8, len: usize) -> ChecksumSum {
     if upper == proto::TCP {
         ip[1] &= 0xcf;

@@ -1,33 +1,38 @@
-//! Flow offload: what a host forwards by itself once the engine has decided.
+//! Flow offload: after the engine has decided on a flow, the host forwards its packets without a worker.
 //!
-//! A host may forward packets before a worker sees them: in the kernel, or in a network card. It implements [`FlowOffload`]: a table of
-//! [`OffloadedFlow`]s, each with what becomes of the packets with one [`FlowKey`]. A worker installs a flow when its verdict is settled, and
-//! owns it: it reads what the host has counted for it, ends it, and uses its place again.
+//! A host may forward packets before a worker sees them: in the kernel, or in a network card. Such a host
+//! implements [`FlowOffload`]: a table of [`OffloadedFlow`]s. Each flow says what to do with the packets that
+//! have its [`FlowKey`]. A worker installs a flow when its verdict is settled, and owns it: the worker reads
+//! the host's counters, ends the flow, and reuses its place.
 //!
-//! Never a stale decision: each flow has the epoch of the policy by which it was decided, and the host uses only flows of the epoch that
-//! [`OffloadEpoch`] has set last. A policy is published after its epoch was set.
+//! The host never applies an outdated decision. Each flow has the epoch of the policy that decided on it, and
+//! the host uses only flows of the epoch that [`OffloadEpoch`] set last. The engine sets the epoch of a
+//! policy before it publishes the policy.
 //!
-//! The host forwards packets of a flow that are complete (no fragments), without IP options or extension headers, of TCP without SYN, FIN or RST
-//! and within the windows of both ends, and no longer than [`OffloadedFlow::longest`]. All others go to a worker, as before.
+//! The host forwards a packet of a flow only under these conditions. All other packets go to a worker.
+//!
+//! - The packet is not a fragment, and has no IP options or extension headers.
+//! - The packet is no longer than [`OffloadedFlow::longest`].
+//! - A TCP segment has no SYN, FIN or RST, and is within the windows of both ends.
 
 use crate::counters::Count;
 pub use mmb_conn::EndNumbers;
 use mmb_packet::PortId;
 
-/// What identifies the packets of a flow. Numbers are as people write them, not as on the wire.
+/// What identifies the packets of a flow. Numbers are in host byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowKey {
-    /// The port by which they come in.
+    /// The port on which packets arrive.
     pub port: PortId,
-    /// The identifier of their VLAN tag, if they have one.
+    /// The identifier of the VLAN tag; `None`: packets have no tag.
     pub vlan: Option<u16>,
     /// 4 or 6.
     pub family: u8,
     /// TCP, UDP, or ICMP of the family.
     pub proto: u8,
-    /// Source and destination; of IPv4 the lower 32 bits.
+    /// Source and destination address. An IPv4 address is in the lower 32 bits.
     pub addresses: [u128; 2],
-    /// Source and destination. Of an ICMP query or answer: its type and code, and its identifier.
+    /// Source and destination port. Of an ICMP query or reply: first its type and code, then its identifier.
     pub ports: [u16; 2],
 }
 
@@ -40,7 +45,7 @@ pub struct TrafficClass {
     pub value: u8,
 }
 
-/// What is written in each packet of a flow. Checksums follow.
+/// What the host writes to each packet of a flow. The host also updates the checksums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowWrites {
     /// Source and destination address, if one of them changes.
@@ -55,86 +60,94 @@ pub struct FlowWrites {
     pub label: Option<u32>,
 }
 
-/// A flow, and what becomes of its packets.
+/// A flow, and what the host does with its packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffloadedFlow {
-    /// Its packets.
+    /// What identifies its packets.
     pub key: FlowKey,
     /// The epoch of its policy; not 0.
     pub epoch: u32,
-    /// The port by which they leave; `None`: they are dropped.
+    /// The port on which packets leave; `None`: packets are dropped.
     pub to: Option<PortId>,
     /// The longest IP packet that may leave, in bytes.
     pub longest: u32,
-    /// What is written.
+    /// What the host writes to each packet.
     pub writes: FlowWrites,
-    /// Of TCP: the numbers of the sender, and the place of the flow of the other direction, whose numbers bound these.
+    /// For TCP: the sender's sequence numbers and window, and the place of the flow of the other direction,
+    /// whose numbers bound these.
     pub tcp: Option<(EndNumbers, u32)>,
 }
 
-/// What a host has done with the packets of a flow since it was installed.
+/// What a host has counted for a flow since the flow was installed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowUsage {
-    /// Its packets; those that a frame stands for are counted one by one.
+    /// Packets and bytes. The segments of a merged frame are counted one by one.
     pub count: Count,
-    /// How long ago the last one passed, in milliseconds.
+    /// The time since the last packet, in milliseconds.
     pub idle_ms: u64,
-    /// Of TCP: the numbers of the sender.
+    /// For TCP: the sender's sequence numbers and window.
     pub numbers: EndNumbers,
 }
 
-/// A worker's part of a host's table of flows. Flows have places from 0 to [`FlowOffload::capacity`], which the worker assigns.
+/// One worker's part of a host's table of flows. The worker assigns places to flows, from 0 to
+/// [`FlowOffload::capacity`], exclusive.
 pub trait FlowOffload: Send {
     /// The number of places.
     fn capacity(&self) -> u32;
 
-    /// Whether packets that come in by a port may be forwarded, and leave by another.
+    /// Whether the host can forward packets that arrive on `from` to the port `to`; `None`: whether it can
+    /// drop them.
     fn joins(&self, from: PortId, to: Option<PortId>) -> bool;
 
-    /// Puts a flow in a place, in which another one may have been. Its counts begin at zero, and no packet takes it until it is enabled. Returns
-    /// false if it cannot.
+    /// Puts a flow in a place, which may have had another flow before. Its counters start at zero. No packet
+    /// uses the flow before [`FlowOffload::enable`]. Returns false if the host cannot install it.
     fn install(&mut self, place: u32, flow: &OffloadedFlow) -> bool;
 
-    /// Has packets take the flow that was installed in a place from now on.
+    /// Lets packets use the flow that was installed in a place.
     fn enable(&mut self, place: u32);
 
-    /// Ends the flow in a place, if there is one: no packet takes it from now on. [`FlowOffload::usage`] may grow for some milliseconds by packets
-    /// that are on their way. Another place may have a flow with its key by now, which stays.
+    /// Ends the flow in a place, if there is one: no further packet uses it. [`FlowOffload::usage`] may still
+    /// grow for some milliseconds, by packets that are being forwarded. If another place already has a flow
+    /// with the same key, that flow stays.
     fn end(&mut self, place: u32);
 
-    /// What was done with the packets of the flow that was installed in a place last, also after its end; nothing in a place that never had one.
+    /// The counters of the flow that was last installed in a place, also after its end. Zero for a place that
+    /// never had a flow.
     fn usage(&self, place: u32) -> FlowUsage;
 
-    /// Tells the flow in a place how far its sender has come, by packets that a worker saw.
+    /// Updates the sequence numbers and window of the flow in a place, from packets that a worker saw.
     fn follow(&mut self, place: u32, numbers: EndNumbers);
 }
 
-/// Where the epoch of the policy in force is set, for all flows of a host.
+/// Sets the epoch of the policy in force, for all flows of a host.
 pub trait OffloadEpoch: Send {
-    /// From the return of this call on, no packet that arrives takes a flow of another epoch.
+    /// After this call returns, no arriving packet uses a flow of another epoch.
     fn set_epoch(&self, epoch: u32);
 }
 
 /// Why a flow stays with the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeptReason {
-    /// The device of one of its ports has no flow offload, or does not take what the other's driver forwards.
+    /// The device of one of its ports has no flow offload, or does not accept what the other device's driver
+    /// forwards.
     Device,
-    /// It is neither TCP nor UDP nor an ICMP echo, or has more than one VLAN tag.
+    /// The flow is neither TCP nor UDP nor an ICMP echo, or its packets have more than one VLAN tag.
     Protocol,
-    /// A rule that may match it looks at more than addresses, ports and protocol, or decides by chance or by a rate.
+    /// A rule that may match the flow looks at more than addresses, ports and protocol, or decides by chance
+    /// or by a rate.
     PerPacket,
-    /// A rule rewrites more of its packets than header fields to constants.
+    /// A rule does more to its packets than write constants to header fields.
     Rewrite,
-    /// The connection changes numbers that differ from packet to packet.
+    /// Its connection changes numbers that differ from packet to packet, such as sequence numbers.
     Numbers,
-    /// Rules follow its bytes.
+    /// Rules follow the bytes of its connection.
     Stream,
-    /// Its connection is unreplied: not answered yet, or picked up and not understood yet.
+    /// Its connection is unreplied: it has no reply yet, or it was picked up midway and both ends are not
+    /// confirmed yet.
     OneWay,
-    /// It is of no connection, while there are stateful rules or connections.
+    /// The flow has no connection, while there are connections, stateful rules or rules on `ct`.
     Untracked,
-    /// Somebody looks at its packets, by a trace or a capture.
+    /// A trace or a capture selects its packets.
     Tapped,
     /// The table is full.
     Full,
@@ -155,7 +168,7 @@ impl KeptReason {
         KeptReason::Full,
     ];
 
-    /// The reason's name in counters: stable.
+    /// The reason's name in counters. Names are stable.
     pub const fn name(self) -> &'static str {
         match self {
             KeptReason::Device => "device",
@@ -171,7 +184,7 @@ impl KeptReason {
         }
     }
 
-    /// What it means, in a line.
+    /// The meaning of the reason, in one line.
     pub const fn meaning(self) -> &'static str {
         match self {
             KeptReason::Device => {
@@ -203,18 +216,18 @@ impl KeptReason {
 pub struct OffloadSummary {
     /// Flows that are installed now.
     pub flows: u64,
-    /// The most flows.
+    /// The maximum number of flows.
     pub capacity: u64,
     /// Flows that were installed since the counters were cleared.
     pub installed: u64,
-    /// Flows whose places were given to others since then: they had been idle.
+    /// Idle flows that were ended since then because other flows needed their places.
     pub evicted: u64,
     /// Packets that the host forwarded or dropped since then.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Packets that came to workers by ports since then, while flows were offloaded.
+    /// Packets that workers received on ports since then, while flow offload was on.
     pub missed: u64,
-    /// How often a flow was to be installed and was not, by reason, those above zero.
+    /// How often a flow could not be installed since then, by reason, without zero counts.
     pub kept: Vec<(KeptReason, u64)>,
 }

@@ -1,8 +1,9 @@
-//! What rules write in every packet of a flow, if that is the same for all of them.
+//! Computes what rules write to the packets of a flow, if they write the same to every packet.
 //!
-//! The edits of the rules are applied to two packets of the flow that have opposite bits wherever packets of a flow may differ: a bit that is
-//! the same afterwards is written, and a bit that is as before is not. Edits with options, payloads, lengths or checksums are no constants, and
-//! neither is a write of other fields than those of [`FlowWrites`].
+//! The edits of the rules are applied to two sample packets of the flow, which have opposite bits wherever
+//! packets of the flow may differ. A bit that is equal in both packets afterwards is written. A bit that is
+//! unchanged in both is not written. The result is not constant if an edit changes options, payload, lengths
+//! or checksums, or writes a field that [`FlowWrites`] does not have.
 
 use crate::offload::{FlowKey, FlowWrites, TrafficClass};
 use mmb_packet::checksum::ChecksumSum;
@@ -14,10 +15,11 @@ use mmb_rewrite::{Edit, NotAppliedCounts, PacketEditor};
 const ETHERNET: usize = 14;
 const IP4: usize = 20;
 const IP6: usize = 40;
-/// Bytes of the longest packet: an IPv6 header and one of TCP.
+/// Bytes of the longest sample packet: an IPv6 and a TCP header.
 const MOST: usize = ETHERNET + IP6 + 20;
 
-/// A packet of a flow: zeros or ones where packets differ.
+/// A sample packet of a flow, and its length. The bits in which packets of the flow may differ are ones if
+/// `ones` is true, else zeros.
 fn sample(key: &FlowKey, ones: bool) -> ([u8; MOST], usize) {
     let fill = if ones { 0xff } else { 0 };
     let mut bytes = [fill; MOST];
@@ -41,7 +43,7 @@ fn sample(key: &FlowKey, ones: bool) -> ([u8; MOST], usize) {
     } else {
         ip[0] = 0x45;
         ip[2..4].copy_from_slice(&big(IP4 + l4_len));
-        // Not a fragment; the other flags differ.
+        // Not a fragment. The other flags may differ.
         ip[6..8].copy_from_slice(&[fill & 0xc0, 0]);
         ip[8] = fill;
         ip[9] = key.proto;
@@ -54,7 +56,7 @@ fn sample(key: &FlowKey, ones: bool) -> ([u8; MOST], usize) {
     let header = &mut bytes[l4..len];
     match key.proto {
         TCP => {
-            // ACK, with or without PSH, URG and the flags of congestion control.
+            // ACK is set. PSH, URG and the ECN flags may differ.
             header[12] = 0x50 | fill & 0x0f;
             header[13] = 0x10 | fill & 0xe8;
         }
@@ -70,8 +72,8 @@ fn sample(key: &FlowKey, ones: bool) -> ([u8; MOST], usize) {
     (bytes, len)
 }
 
-/// What `edits`, applied in order, write in each packet that has these addresses and ports, beside `before`, which is written first; `None` if
-/// that is no constant.
+/// What `before` and then `edits`, in order, write to each packet with this key. `None` if they do not write
+/// the same to every packet.
 pub(crate) fn constant_writes<'e>(
     key: &FlowKey,
     before: FlowWrites,
@@ -102,7 +104,7 @@ pub(crate) fn constant_writes<'e>(
         (packet.len() == len).then_some((was, bytes, len))
     });
     let [Some((was_low, low, len)), Some((was_high, high, _))] = edited else { return None };
-    // Bits that are written, and bits that stay as they are.
+    // The bits of a byte that the edits write.
     let written = |at: usize| !(low[at] ^ high[at]) & (was_low[at] ^ was_high[at]) | (low[at] ^ was_low[at]);
     let is_ip6 = key.family == 6;
     let l4 = ETHERNET + if is_ip6 { IP6 } else { IP4 };
@@ -119,7 +121,7 @@ pub(crate) fn constant_writes<'e>(
                 writes.traffic_class.value |= value;
             }
             (8, false) | (7, true) if bits == 0xff => writes.ttl = Some(low[at]),
-            // Their checksum follows.
+            // The checksum of the IPv4 header: the host updates it.
             (10 | 11, false) => {}
             (12..20, false) | (8..40, true) => writes.addresses = Some(addresses(&low, is_ip6)),
             (0, true) if bits & 0xf0 == 0 => add_class(&mut writes.traffic_class, bits << 4, value << 4),
@@ -138,7 +140,7 @@ pub(crate) fn constant_writes<'e>(
             _ => return None,
         }
     }
-    // A label is written as a whole or not at all.
+    // [`FlowWrites`] has only whole labels.
     let is_whole_label = [1, 2, 3].iter().all(|at| {
         let mask = if *at == 1 { 0x0f } else { 0xff };
         written(ETHERNET + at) & mask == mask
@@ -165,7 +167,7 @@ fn label(bytes: &[u8]) -> u32 {
     u32::from_be_bytes([0, bytes[ETHERNET + 1] & 0x0f, bytes[ETHERNET + 2], bytes[ETHERNET + 3]])
 }
 
-/// Whether a byte of a transport header is one of its checksum.
+/// Whether a byte of a transport header belongs to its checksum.
 fn is_checksum(proto: u8, at: usize) -> bool {
     let start = match proto {
         TCP => 16,

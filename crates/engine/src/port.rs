@@ -5,21 +5,22 @@ use mmb_packet::PortId;
 /// A port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortSpec {
-    /// Its name in rules.
+    /// The port's name in rules.
     pub name: String,
-    /// The largest IP packet that may leave by it, in bytes; `None`: no limit.
+    /// The largest IP packet that may leave on the port, in bytes. `None`: no limit.
     pub mtu: Option<u32>,
-    /// How packets that come in by it are forwarded.
+    /// How packets that arrive on the port are forwarded.
     pub forward: Forward,
 }
 
-/// How packets of a port are forwarded.
+/// How packets that arrive on a port are forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forward {
     /// To the other end of its wire.
     Wire(PortId),
-    /// By the host's routing, which mmb does not know: verdicts name the port itself, rules that match on the egress port match no packet,
-    /// and all such ports share their connections. The engine sees only packets of ports that were enabled.
+    /// By the host's routing, so mmb does not know the egress port. Verdicts name the ingress port itself.
+    /// Rules that match on the egress port match no packet. All routed ports share their connections. The
+    /// engine sees only packets of ports that were enabled.
     Routed,
     /// Nowhere: they are dropped.
     Nowhere,

@@ -1,14 +1,14 @@
-//! Random numbers for drop percentages. They cannot be predicted from which packets passed.
+//! Random numbers for drop percentages. Nobody can predict them by observing which packets pass.
 
 use mmb_policy::rule::DropRate;
 use mmb_random::{Generator, Seed};
 
-/// A generator. Each worker has its own.
+/// A random generator. Each worker has its own.
 #[derive(Debug)]
 pub struct DropRandom(Generator);
 
 impl DropRandom {
-    /// The generator of a worker's seed.
+    /// Creates a generator from a worker's seed.
     pub fn new(seed: Seed) -> DropRandom {
         DropRandom(Generator::new(seed))
     }
@@ -18,7 +18,8 @@ impl DropRandom {
         self.0.reseed(fresh);
     }
 
-    /// The next number below [`DropRate::ALL`], in thousandths of a per cent: a packet is dropped if its number is below the rate.
+    /// Draws a number below [`DropRate::ALL`], in thousandths of a percent. A packet is dropped if the number
+    /// is below the rule's rate.
     #[inline]
     pub fn draw(&mut self) -> u32 {
         self.0.below(u64::from(DropRate::ALL.0)) as u32

@@ -1,24 +1,28 @@
-//! Rates: how many packets or bytes may pass, by the generic cell rate algorithm (ITU-T I.371 annex A), which is a token bucket in one number.
+//! Rate limits for packets or bytes, by the generic cell rate algorithm (ITU-T I.371 annex A). The algorithm
+//! is a token bucket whose state is one number.
 //!
-//! A [`RateCell`] holds the *theoretical arrival time*: when the units that were taken so far would be over at the rate. What is taken moves
-//! it on, and is refused if it came to lie further ahead of now than the burst takes. Workers share cells and change them by compare-exchange,
-//! so that a rate holds over all workers. Time is an argument.
+//! A [`RateCell`] stores the *theoretical arrival time*: the time at which all units taken so far would have
+//! arrived if they had come at exactly the configured rate. Taking units moves this time forward. Units are
+//! refused if the time would then be ahead of now by more than the duration of the burst. Workers share cells
+//! and update them by compare-exchange, so a limit applies to all workers together. Time is an argument.
 //!
-//! Times are 64ths of a nanosecond modulo 2^64, which is nine years: they are compared by their distance. The time of each packet is rounded down to one of
-//! them, which lets at most two thousandths too much pass at 100 million packets a second, and less at lower rates.
+//! Times are in ticks of 1/64 ns, modulo 2^64 ticks, which is nine years. They are compared by their
+//! distance. The time of each packet is rounded down to a tick. At 100 million packets per second, this lets
+//! at most two thousandths too much pass; at lower rates, less.
 
 use std::borrow::Borrow;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A point in time.
+/// A point in time, in ticks of 1/64 ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticks(u64);
 
-/// Ticks of a nanosecond and of a second.
+/// Ticks per nanosecond and per second.
 const NANOSECOND: u64 = 64;
 const SECOND: u64 = NANOSECOND * 1_000_000_000;
 
-/// How far the clocks of workers may be apart. A cell that is further ahead than the burst and this was not used for years.
+/// The largest difference between the clocks of two workers. If a cell is ahead of now by more than the burst
+/// plus this difference, it was last used years ago and its time has wrapped around.
 const SKEW: u64 = SECOND;
 
 impl Ticks {
@@ -27,35 +31,37 @@ impl Ticks {
     }
 }
 
-/// Units of time are divided into so many parts, in bits: at the greatest rates a unit takes less than a tick.
+/// The duration of a unit has this many fractional bits: at the highest rates, a unit takes less than a tick.
 const FRACTION: u32 = 11;
 
-/// The longest time of a burst, a quarter of all times: a cell further ahead is one of the past.
+/// The longest duration of a burst: a quarter of the range of times. A cell that is further ahead counts as
+/// in the past.
 const LONGEST: u64 = 1 << 62;
 
 /// A rate and its burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RateLimit {
-    /// The time that one unit takes, in fractions of ticks.
+    /// The duration of one unit, in ticks with [`FRACTION`] fractional bits.
     unit: u64,
-    /// The time that the burst takes.
+    /// The duration of the burst, in ticks.
     burst: u64,
 }
 
 impl RateLimit {
-    /// So many units a second, at least 1, and so many at once.
+    /// A limit of `per_s` units per second, at least 1, with a burst of `burst` units.
     pub(crate) fn per_second(per_s: u32, burst: u32) -> RateLimit {
         RateLimit::new((per_s.into(), 1), burst.into())
     }
 
-    /// The limit of the packets that answer others (`answer rate`): a twentieth of those of a second, at least 10, may come at once.
+    /// The limit for answers (`answer rate`). The burst is a twentieth of `per_s`, at least 10.
     pub(crate) fn of_answers(per_s: u32) -> RateLimit {
         const BURST_PART: u32 = 20;
         const LEAST_BURST: u32 = 10;
         RateLimit::per_second(per_s, (per_s / BURST_PART).max(LEAST_BURST))
     }
 
-    /// So many units, at least 1, in so many seconds, at most a day, and so many at once, of which at most what takes two years counts.
+    /// A limit of `units`, at least 1, per `seconds`, at most a day. The burst is `burst` units, cut to what
+    /// takes two years.
     pub(crate) fn new((units, seconds): (u64, u64), burst: u64) -> RateLimit {
         let period = (u128::from(SECOND) * u128::from(seconds)) << FRACTION;
         let unit = u64::try_from(period / u128::from(units.max(1))).unwrap_or(u64::MAX);
@@ -64,20 +70,20 @@ impl RateLimit {
         limit
     }
 
-    /// The time that units take.
+    /// The duration of some units, in ticks.
     #[inline]
     fn time_of(&self, units: u64) -> u64 {
         u64::try_from((u128::from(self.unit) * u128::from(units)) >> FRACTION).unwrap_or(u64::MAX)
     }
 
-    /// How far a theoretical arrival time is ahead of now.
+    /// How far a theoretical arrival time is ahead of now, in ticks; 0 if it is in the past.
     #[inline]
     fn ahead(&self, arrival: u64, Ticks(now): Ticks) -> u64 {
         let ahead = arrival.wrapping_sub(now);
         if ahead <= self.burst + SKEW { ahead } else { 0 }
     }
 
-    /// The theoretical arrival time after more units; `None` if they do not fit.
+    /// The theoretical arrival time after taking `units`; `None` if they exceed the limit.
     #[inline]
     fn after(&self, units: u64, arrival: u64, now: Ticks) -> Option<u64> {
         let ahead = self.ahead(arrival, now).checked_add(self.time_of(units))?;
@@ -85,37 +91,37 @@ impl RateLimit {
     }
 }
 
-/// The units that were taken of a rate, in a word of its own or, as `RateCell<&AtomicU64>`, of a table. Any thread may take
-/// some. A word of zero is like a new one.
+/// The state of a rate limit, in a word of its own or, as `RateCell<&AtomicU64>`, in a word of a table. Any
+/// thread may take units. A cell with the value zero acts like an unused one.
 #[derive(Debug, Default)]
 pub(crate) struct RateCell<W = AtomicU64>(pub(crate) W);
 
 impl<W: Borrow<AtomicU64>> RateCell<W> {
-    /// Whether a unit fits now.
+    /// Whether one unit is within the limit now.
     #[inline]
     pub(crate) fn has_room(&self, limit: &RateLimit, now: Ticks) -> bool {
         limit.after(1, self.0.borrow().load(Relaxed), now).is_some()
     }
 
-    /// Takes a unit if it fits now.
+    /// Takes one unit if it is within the limit now.
     #[inline]
     pub(crate) fn take(&self, limit: &RateLimit, now: Ticks) -> bool {
         self.take_units(limit, 1, now)
     }
 
-    /// Takes units if all of them fit now.
+    /// Takes `units` if all of them are within the limit now.
     #[inline]
     pub(crate) fn take_units(&self, limit: &RateLimit, units: u64, now: Ticks) -> bool {
         self.0.borrow().fetch_update(Relaxed, Relaxed, |arrival| limit.after(units, arrival, now)).is_ok()
     }
 
-    /// How long it takes until all that was taken is over: 0 for a cell that is like a new one.
+    /// How far the cell is ahead of now, in ticks: 0 if the whole burst is available, as in an unused cell.
     #[inline]
     pub(crate) fn busy(&self, limit: &RateLimit, now: Ticks) -> u64 {
         limit.ahead(self.0.borrow().load(Relaxed), now)
     }
 
-    /// Makes it like a new one.
+    /// Resets the cell to an unused one.
     pub(crate) fn restart(&self, Ticks(now): Ticks) {
         self.0.borrow().store(now, Relaxed);
     }
@@ -128,7 +134,7 @@ mod tests {
 
     /// A token bucket in exact arithmetic.
     struct Bucket {
-        /// The units that there are, in parts of `unit`.
+        /// The available units, times `unit`.
         level: i128,
         most: i128,
         unit: i128,
@@ -150,7 +156,8 @@ mod tests {
     }
 
     proptest! {
-        /// Units are taken just when a token bucket has as many, up to a rounding of one in a thousand of what was taken.
+        /// Units are taken if and only if a token bucket contains as many. The tolerance for rounding is a
+        /// thousandth of the units taken.
         #[test]
         fn a_cell_is_a_token_bucket(
             units in prop_oneof![1_u64..100, 1000_u64..1_000_000, Just(12_500_000_000_u64)],
@@ -159,7 +166,7 @@ mod tests {
             start_ns in prop_oneof![Just(0_u64), 0..u64::MAX / 128],
             packets in prop::collection::vec((0_u64..5, 0_u64..2_000_000_000, 1_u64..1500), 1..200),
         ) {
-            // Longer bursts are cut.
+            // `RateLimit::new` cuts longer bursts.
             prop_assume!(burst * seconds / units < LONGEST / SECOND);
             let (rate, cell) = ((units, seconds), RateCell::<AtomicU64>::default());
             let limit = RateLimit::new(rate, burst);

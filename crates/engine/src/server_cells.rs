@@ -1,4 +1,4 @@
-//! Counters of servers, and what is told about servers.
+//! Counters of servers, and the types in which servers are reported.
 
 use crate::cells::{CountCell, CounterCell};
 use crate::counters::Count;
@@ -8,38 +8,39 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 id_types! {
-    /// A server of a rule, as workers count for it.
+    /// The slot of a server of a rule, under which workers count.
     pub(crate) struct ServerSlot;
 }
 
-/// A server of a rule that balances.
+/// A server of a rule with `lb`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerInfo {
     /// The rule.
     pub rule: RuleId,
     /// The server.
     pub server: ServerName,
-    /// Its weight; `None`: it has left the list, and still has connections.
+    /// The server's weight; `None`: it was removed from the list of its rule and still has connections.
     pub weight: Option<u8>,
-    /// Its state.
+    /// The state of the server.
     pub state: ServerState,
     /// Whether it gets new connections.
     pub is_open: bool,
-    /// When it got into this state, in milliseconds since 1970; `None`: with its rule.
+    /// When the server entered this state, in milliseconds since 1970; `None`: when its rule was added.
     pub since_ms: Option<u64>,
-    /// The reason of its state, if one was given.
+    /// The reason for the state, if one was given.
     pub reason: Option<String>,
-    /// Whether a check has last told that it has failed, and when, in milliseconds since 1970.
+    /// The last result of a health check: whether the server had failed, and when the result was reported, in
+    /// milliseconds since 1970.
     pub checked: Option<(bool, u64)>,
-    /// Its open connections now, without those that are kept for late packets only.
+    /// Its current open connections, without closed connections that are kept only for late packets.
     pub connections: u64,
-    /// The connections that it has got.
+    /// The number of connections that it got since the counters were cleared.
     pub total: u64,
     /// The packets of these connections, in both directions.
     pub traffic: Count,
 }
 
-/// What a server is in a rule after an order.
+/// The state of a server in a rule after a server command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderedServer {
     /// The rule.
@@ -55,13 +56,13 @@ pub struct OrderedServer {
 pub enum ServerState {
     /// In service.
     Up,
-    /// It keeps its connections.
+    /// It keeps its connections and gets no new ones.
     Drain,
-    /// An operator has taken it out.
+    /// An operator took it out of service.
     Down,
-    /// A check has taken it out.
+    /// A health check took it out of service.
     Failed,
-    /// It has left its list.
+    /// It was removed from the list of its rule.
     Removed,
 }
 
@@ -97,19 +98,19 @@ impl ServerTraffic {
     }
 }
 
-/// The connections of a server.
+/// Identifies the connections of a server.
 #[derive(Clone, Debug)]
 pub struct ServerConnections(pub(crate) Vec<ServerSlot>);
 
 /// A worker's counters of one server.
 #[derive(Debug, Default)]
 struct ServerCell {
-    /// The number of connections that began, the number that are no longer open, and the number of the latter that have
-    /// ended.
+    /// The number of connections that began, of connections that are no longer open, and of the latter those
+    /// that have ended.
     began: CounterCell,
     closed: CounterCell,
     ended: CounterCell,
-    /// The packets of those that ended.
+    /// The packets of ended connections.
     traffic: CountCell,
 }
 
@@ -123,13 +124,13 @@ pub(crate) struct ServerCount {
 }
 
 impl ServerCount {
-    /// Its open connections now.
+    /// The number of open connections.
     pub(crate) fn open(self) -> u64 {
-        // A connection may begin between the two reads.
+        // The counters are read one after the other while workers change them.
         self.began.saturating_sub(self.closed)
     }
 
-    /// Whether the server has connections, open ones or ones that are kept for late packets only.
+    /// Whether the server has connections, open or kept only for late packets.
     pub(crate) fn is_used(self) -> bool {
         self.began > self.ended
     }
@@ -148,15 +149,15 @@ impl std::ops::Add for ServerCount {
     }
 }
 
-/// Slots of a chunk.
+/// Slots per chunk.
 const CHUNK: usize = 64;
 
-/// One worker's counters of servers, by slot. A clone shares them. Chunks are never freed.
+/// One worker's counters of servers, by slot. A clone shares the counters. Chunks are never freed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServerCells(Arc<Vec<Arc<[ServerCell]>>>);
 
 impl ServerCells {
-    /// Provides cells for a slot, which are zero. No worker uses it.
+    /// Provides zeroed cells for a slot that no worker uses.
     pub(crate) fn begin(&mut self, slot: ServerSlot) {
         while self.0.len() * CHUNK <= slot.index() {
             Arc::make_mut(&mut self.0).push((0..CHUNK).map(|_| ServerCell::default()).collect());
@@ -169,18 +170,18 @@ impl ServerCells {
         }
     }
 
-    /// Counts a connection that begins, on the worker that owns the cells.
+    /// Counts a connection that begins. Only the worker that owns the cells calls this.
     pub(crate) fn connection_began(&self, slot: ServerSlot) {
         self.cell(slot).into_iter().for_each(|cell| cell.began.add(1));
     }
 
-    /// Counts a connection that is not open any more, on the worker that owns the cells.
+    /// Counts a connection that is no longer open. Only the worker that owns the cells calls this.
     pub(crate) fn connection_closed(&self, slot: ServerSlot) {
         self.cell(slot).into_iter().for_each(|cell| cell.closed.add(1));
     }
 
-    /// Counts a connection that has ended after it was [closed](ServerCells::connection_closed), with all its packets, on the worker that owns
-    /// the cells.
+    /// Counts the end of a connection that was [closed](ServerCells::connection_closed) before, and all of
+    /// its packets. Only the worker that owns the cells calls this.
     pub(crate) fn connection_ended(&self, slot: ServerSlot, traffic: Count) {
         if let Some(cell) = self.cell(slot) {
             cell.traffic.add(traffic);

@@ -1,17 +1,19 @@
-//! Packets as the control thread sees them: a tap gives copies of those that a filter selects, with what became of them.
+//! The control side of taps. A tap delivers copies of the packets that a filter selects, with their verdicts
+//! and traces.
 
 use crate::compiled::PacketSelector;
 use crate::control::{Connections, NoAnswer};
 use crate::pipeline::{TapQueue, TapWants, TappedPacket, WorkerTap};
 use std::sync::Arc;
 
-/// Packets that wait for whoever looks; further ones are left out, and counted. They take 12 MB.
+/// Packets that wait for the reader of a tap. Further packets are left out and counted. The queue takes 12
+/// MB.
 const WAITING: usize = 4096;
 
-/// Why packets cannot be looked at.
+/// Why a tap could not start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TapError {
-    /// Each worker has as many taps as it can.
+    /// A worker already has the maximum number of taps.
     #[error("packets are being traced and captured by as many clients as there may be; end one of them")]
     TooMany,
     /// A worker has stopped or is stalled.
@@ -19,20 +21,21 @@ pub enum TapError {
     NoAnswer(#[from] NoAnswer),
 }
 
-/// A tap. It ends when it is dropped; its memory is then freed by this thread and not by a worker.
+/// A tap on packets. Dropping it ends the tap and frees its memory on the calling thread, never on a worker.
 ///
-/// A host that forwards flows by itself must have them decided again ([`Engine::renew_flows`](crate::Engine::renew_flows)) behind the beginning, so that it forwards
-/// none that the tap is about, and behind the end.
+/// A host that offloads flows must call [`Engine::renew_flows`](crate::Engine::renew_flows) after the tap
+/// starts and after it ends. The first call ends offloaded flows that the tap selects; the second lets the
+/// host forward them again.
 pub struct PacketTap {
     queue: Arc<TapQueue>,
     connections: Connections,
 }
 
 impl Connections {
-    /// Begins to look at packets, on all workers.
+    /// Starts a tap on all workers.
     ///
     /// # Errors
-    /// There are too many taps, or a worker does not answer; nobody looks then.
+    /// There are too many taps, or a worker does not answer. No tap remains then.
     pub fn tap(&self, selector: PacketSelector, wants: TapWants) -> Result<PacketTap, TapError> {
         self.tap_with_room(selector, wants, WAITING)
     }
@@ -48,7 +51,8 @@ impl Connections {
         packets: usize,
     ) -> Result<PacketTap, TapError> {
         let (queue, selector) = (Arc::new(TapQueue::new(packets)), Arc::new(selector));
-        // It ends the tap on those that have it, if another does not answer.
+        // If a worker below refuses or does not answer, dropping this ends the tap on the workers that have
+        // it.
         let tap = PacketTap { queue: Arc::clone(&queue), connections: self.clone() };
         for worker in 0..self.workers() {
             let of_worker = WorkerTap::new(Arc::clone(&queue), Arc::clone(&selector), wants);
@@ -62,12 +66,13 @@ impl Connections {
 }
 
 impl PacketTap {
-    /// The next packet, if there is one: this does not wait. Packets of one worker come in their order.
+    /// Takes the next packet from the queue, without waiting. Packets of one worker are in order.
     pub fn take(&self) -> Option<TappedPacket> {
         self.queue.take()
     }
 
-    /// Selected packets that were left out since the last call, since this tap was read too slowly.
+    /// The number of selected packets that were left out since the last call because the tap was read too
+    /// slowly.
     pub fn take_left_out(&self) -> u64 {
         self.queue.take_left_out()
     }
@@ -77,7 +82,8 @@ impl Drop for PacketTap {
     fn drop(&mut self) {
         for worker in 0..self.connections.workers() {
             let queue = Arc::clone(&self.queue);
-            // It is freed here. A worker that has stopped has none.
+            // The worker returns its part of the tap, which is freed here. A worker that has stopped has no
+            // tap.
             drop(self.connections.run(worker, move |pipeline, _| pipeline.remove_tap(&queue)));
         }
     }

@@ -1,45 +1,48 @@
-//! The types of the contract between a host and a worker: the origin of packets, and the verdicts on them.
+//! Types of the contract between a host and a worker: the origin of packets, and the verdicts on them.
 
 pub use mmb_base::VECTOR;
 
 use crate::drop::DropReason;
 use mmb_packet::{LinkType, PortId};
 
-/// The host's instruction for a packet.
+/// What the host must do with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Send it by this port.
+    /// Send the packet on this port.
     Send(PortId),
-    /// Drop it; it is counted already.
+    /// Drop the packet. The worker has already counted it.
     Drop(DropReason),
-    /// Pass it to this worker, with [`Origin::Worker`]: that worker owns its connection, or is the home of its datagram's fragments.
+    /// Pass the packet to this worker, with [`Origin::Worker`]. That worker owns the packet's connection, or
+    /// tracks the fragments of its datagram.
     Hand(u16),
-    /// Free its buffer, and count it neither as sent nor as dropped: it is a fragment that came before the first one of its datagram, and
-    /// the worker keeps a copy. [`Worker::give_back`](crate::Worker::give_back) gives it out again under this number, which is unique until then, unless it is counted
-    /// as dropped first.
+    /// Free the packet's buffer, and count the packet neither as sent nor as dropped. The packet is a
+    /// fragment that arrived before the first fragment of its datagram, and the worker keeps a copy.
+    /// [`Worker::give_back`](crate::Worker::give_back) returns the copy under this number, unless the worker
+    /// drops it first and counts the drop. Until then, no other packet has this number.
     Held(u16),
-    /// Free its buffer, and count it neither as sent nor as dropped: its bytes live on in the stream of its connection, and it is counted as absorbed
-    /// already.
+    /// Free the packet's buffer, and count the packet neither as sent nor as dropped. The stream of its
+    /// connection took over its content, and the worker has already counted it as absorbed.
     Absorbed,
 }
 
-/// The result for a packet: its verdict, and its place in its buffer after rewriting.
+/// The verdict on a packet, and where the packet is in its buffer after rewriting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessedPacket {
-    /// The host's instruction.
+    /// What the host must do with the packet.
     pub verdict: Verdict,
-    /// Bytes of the buffer in front of it.
+    /// Bytes of the buffer before the packet.
     pub headroom: usize,
-    /// Its bytes.
+    /// The packet's length in bytes.
     pub len: usize,
 }
 
-/// The packets that a call of [`Worker::decide`](crate::Worker::decide) rewrote at once, among its first [`VECTOR`].
+/// The packets that a call of [`Worker::decide`](crate::Worker::decide) has already rewritten, among the
+/// first [`VECTOR`] packets of the call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TranslatedPackets([u64; VECTOR / 64]);
 
 impl TranslatedPackets {
-    /// Whether a packet is one of them.
+    /// Whether the packet with this index was rewritten.
     #[inline]
     pub fn has(&self, at: usize) -> bool {
         self.0.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
@@ -52,7 +55,7 @@ impl TranslatedPackets {
         }
     }
 
-    /// Adds those of a vector whose first packet is the one at `first`.
+    /// Adds the packets of another vector, whose first packet has the index `first` here.
     pub(crate) fn add_all(&mut self, first: usize, others: TranslatedPackets) {
         if first == 0 {
             *self = others;
@@ -65,36 +68,38 @@ impl TranslatedPackets {
 /// The source of a vector's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Ports.
+    /// Ports received the packets.
     Wire,
-    /// Another worker handed them over. Only fragments are handed on, once: from the home of their datagram to the owner of its
-    /// connection.
+    /// Another worker handed the packets over. The receiving worker hands over only fragments, and only once
+    /// more: from the worker that tracks their datagram to the owner of its connection.
     Worker,
-    /// They were held, and [`Worker::give_back`](crate::Worker::give_back) gave them out.
+    /// The worker held the packets, and [`Worker::give_back`](crate::Worker::give_back) returned them.
     Held,
-    /// The worker made them, and [`Worker::give_back`](crate::Worker::give_back) gave them out.
+    /// The worker generated the packets, and [`Worker::give_back`](crate::Worker::give_back) returned them.
     Made,
-    /// The worker made them to answer other packets, and [`Worker::give_back`](crate::Worker::give_back) gave them out. They leave by the port
-    /// that those came in by, and pass no rules.
+    /// The worker generated the packets as answers to other packets, and
+    /// [`Worker::give_back`](crate::Worker::give_back) returned them. An answer leaves on the port on which
+    /// the answered packet arrived, and no rules apply to it.
     Answer,
 }
 
-/// A packet that a worker held or made.
+/// A packet that a worker held or generated.
 #[derive(Clone, Copy, Debug)]
 pub struct ReturnedPacket<'p> {
-    /// The number of [`Verdict::Held`]; none of a packet that the worker made.
+    /// The number of [`Verdict::Held`]; `None` for a packet that the worker generated.
     pub held: Option<u16>,
-    /// The port that it came in by, or seems to come in by; of an answer the one by which it leaves.
+    /// The port on which the packet arrived, or appears to have arrived. For an answer, the port on which it
+    /// leaves.
     pub port: PortId,
-    /// Its link header type.
+    /// The type of the packet's link header.
     pub link: LinkType,
-    /// Its bytes as they arrived.
+    /// The packet's bytes: of a held packet, as they arrived.
     pub bytes: &'p [u8],
 }
 
 /// Reads a cycle counter; the engine has no clock of its own.
 pub trait Cycles {
-    /// The counter now. Constant if nothing is to be measured.
+    /// The current value of the counter; a constant if nothing is measured.
     fn now(&self) -> u64;
 }
 

@@ -25,8 +25,9 @@ pub(crate) type WorkerTask = Box<dyn FnOnce(&mut Pipeline, &Snapshot) + Send>;
 
 /// The engine's state for one packet thread.
 ///
-/// It uses one policy snapshot per vector, and checks for a newer one before each, unless tickets are outstanding: an atomic load and a
-/// comparison. It frees no snapshot: the control side holds a reference to each one that a worker releases.
+/// A worker uses one policy snapshot per vector. Before each vector it checks for a newer snapshot, unless
+/// tickets are outstanding; the check is an atomic load and a comparison. A worker frees no snapshot: the
+/// control side keeps a reference to each snapshot that a worker releases.
 pub struct Worker {
     /// The published policy, and the reference that the worker uses.
     policy: Cache<Arc<ArcSwap<Snapshot>>, Arc<Snapshot>>,
@@ -35,12 +36,13 @@ pub struct Worker {
     pipeline: Pipeline,
     /// Tasks from the control side.
     tasks: Receiver<WorkerTask>,
-    /// When the last one ran.
+    /// When the last task ran.
     last_task_ns: u64,
     now_ns: u64,
 }
 
-/// The control side asks for thousands of things one after the other: for as long after each the worker waits awake for the next one.
+/// The control side may send thousands of tasks, each after the answer to the one before. For this time after
+/// a task, the worker asks its host not to sleep ([`Worker::is_behind`]).
 const NEXT_TASK_NS: u64 = 1_000_000;
 
 impl Worker {
@@ -65,11 +67,13 @@ impl Worker {
         }
     }
 
-    /// Decides on a vector of packets and rewrites them. `verdicts[i]` is for `packets[i]`. More than [`VECTOR`] packets, or packets that
-    /// can each match very many rules, are processed as several vectors under one policy. Without packets it only picks up a newer policy,
-    /// which lets the control side free the old one: a worker that waits for packets should call it regularly.
+    /// Decides on a vector of packets and rewrites them. `verdicts[i]` is for `packets[i]`. If there are more
+    /// than [`VECTOR`] packets, or if a packet can match very many rules, the call processes several vectors
+    /// under one policy. A call without packets picks up a newer policy, which lets the control side free the
+    /// old one; it also ends connections and runs tasks. A host that waits for packets should call it
+    /// regularly.
     ///
-    /// `now_ns` is the time and must not go back: connections time out, also in a call without packets.
+    /// `now_ns` is the time and must not go back. Connections time out by it, also in a call without packets.
     ///
     /// # Panics
     /// If there are fewer verdicts than packets.
@@ -105,8 +109,9 @@ impl Worker {
         self.fold(verdicts.len());
     }
 
-    /// [`Worker::process_from`] for a host that needs its packets' buffers back: takes views of them, at most [`VECTOR`], and returns each
-    /// one's verdict and place.
+    /// [`Worker::process_from`] for a host that uses its packets' buffers after the call. Takes at most
+    /// [`VECTOR`] views of packets. Returns the verdict on each packet, and where the packet is in its
+    /// buffer.
     ///
     /// # Panics
     /// If there are more packets than [`VECTOR`].
@@ -129,14 +134,16 @@ impl Worker {
         packets.iter().zip(verdicts).map(processed).collect()
     }
 
-    /// Decides on packets without rewriting them, for a host that rewrites in a later stage with [`Worker::rewrite`]. If `tickets[i]` is a
-    /// ticket, `packets[i]` must be rewritten before its verdict is carried out; it is counted then. The policy stays in use until all of
-    /// its tickets are redeemed. `trace_hook`, if given, receives the trace of each packet in order.
+    /// Decides on packets without rewriting them, for a host that rewrites in a later stage with
+    /// [`Worker::rewrite`]. If `tickets[i]` is a ticket, the host must rewrite `packets[i]` before it carries
+    /// out the verdict; the packet is counted as sent or dropped only then. The policy stays in use until all
+    /// of its tickets are redeemed. `trace_hook`, if given, receives the trace of each packet in order.
     ///
-    /// Taps see nothing of these packets.
+    /// Taps do not see these packets.
     ///
-    /// Packets in the middle of a connection whose addresses and ports NAT changes, and nothing else, are rewritten at once: they need no ticket.
-    /// Returns which.
+    /// If NAT changes only addresses and ports of a packet in the middle of a connection, the packet is
+    /// rewritten at once and needs no ticket. Returns these packets, and those that their streams may have
+    /// changed.
     ///
     /// # Panics
     /// If there are fewer verdicts or tickets than packets.
@@ -166,8 +173,8 @@ impl Worker {
         translated
     }
 
-    /// Rewrites packets that [`Worker::decide`] issued tickets for, each once. A verdict to send may become a verdict to drop: the packet
-    /// may have grown beyond an MTU.
+    /// Rewrites packets for which [`Worker::decide`] issued tickets, each packet once. A verdict to send may
+    /// become a verdict to drop, because the packet may have grown beyond an MTU.
     ///
     /// # Panics
     /// If there are fewer tickets or verdicts than packets.
@@ -185,37 +192,39 @@ impl Worker {
         }
     }
 
-    /// Gives settled flows to the host from now on. At the end, the host keeps them until the last counts are read
-    /// ([`Worker::fold_counters`]).
+    /// Offloads settled flows to this host from now on. At the end, the host keeps its counts until they are
+    /// read for the last time ([`Worker::fold_counters`]).
     pub fn set_offload(&mut self, host: Box<dyn FlowOffload>) {
         let conntrack = self.pipeline.conntrack();
         conntrack.set_offload(host);
         conntrack.configure_offload(&self.snapshot);
     }
 
-    /// Has the kernel give the memory of tables of a fixed size, some 15 MB, before packets would wait for it. For hosts of live ports.
+    /// Prefaults the fixed-size tables, some 15 MB, so that packets do not wait for page faults. For hosts
+    /// with live ports.
     pub fn populate(&mut self) {
         self.pipeline.populate();
     }
 
-    /// Sets which bytes the acknowledgments of edited bytes are about: for a host whose packets answer what was sent once, not what this worker
-    /// sends.
+    /// Sets which bytes the receivers of edited bytes acknowledge. For a host that replays packets: they
+    /// acknowledge what was sent originally, not what this worker sends.
     pub fn set_ack_space(&mut self, acks: AckSpace) {
         self.pipeline.conntrack().set_ack_space(acks);
     }
 
-    /// Tells from now on what edits of streams change, one by one: at most `most` of them. For a host that explains a run: it allocates memory for
-    /// each.
+    /// Records from now on each edit of streams, at most `most` edits. For a host that explains a run: each
+    /// record allocates memory.
     pub fn trace_edits(&mut self, most: usize) {
         self.pipeline.conntrack().trace_edits(most);
     }
 
-    /// The edits that were decided since the last call, if they are told. Their packets are those of the last [`Worker::process`].
+    /// Takes the edits that were recorded since the last call. Their packets are those of the last
+    /// [`Worker::process`].
     pub fn take_edits(&mut self) -> Vec<TracedEdit> {
         self.pipeline.conntrack().take_edits()
     }
 
-    /// All edits since [`Worker::trace_edits`], those that are not told included.
+    /// The totals of all edits since [`Worker::trace_edits`], including those that were not recorded.
     pub fn edit_totals(&mut self) -> EditTotals {
         self.pipeline.conntrack().edit_totals()
     }
@@ -225,10 +234,11 @@ impl Worker {
         self.pipeline.discard_tickets();
     }
 
-    /// Gives out packets that were held and that can go on, or packets that were made, at most [`VECTOR`], in their order; returns their origin,
-    /// `None` if there are none. The host copies the packets to its own buffers and has them processed as one vector: see
-    /// [`drive`](crate::host::drive). `out` returns false for a packet without a free buffer: it is counted as dropped if it was held, and not
-    /// counted if it was made.
+    /// Returns packets to the host through `out`, in order and at most [`VECTOR`]: held packets that may
+    /// continue, or generated packets, or answers. Returns their origin; `None` if there are no packets. The
+    /// host copies the packets to its own buffers and processes them as one vector: see
+    /// [`drive`](crate::host::drive). `out` returns false if no buffer is free. A held packet is then counted
+    /// as dropped; a generated packet is not counted.
     #[inline]
     pub fn give_back(&mut self, mut out: impl FnMut(ReturnedPacket<'_>) -> bool) -> Option<Origin> {
         self.give_held(&mut out).or_else(|| self.give_made(&mut out)).or_else(|| self.give_answers(&mut out))
@@ -291,27 +301,31 @@ impl Worker {
         given
     }
 
-    /// Held packets that were dropped since the last call, by reason. They are counted already; this is for hosts with drop counters of
-    /// their own, since no verdict reports these drops.
+    /// Held packets that were dropped since the last call, by reason. The worker has already counted them.
+    /// For hosts with drop counters of their own, since no verdict reports these drops.
     pub fn take_lost(&mut self) -> [(DropReason, u64); 2] {
         let HeldLosses { aged, crowded_out } = self.pipeline.conntrack().take_lost();
         [(DropReason::FragmentEarly, aged), (DropReason::FragmentNoRoom, crowded_out)]
     }
 
-    /// Limits the number of held fragments, and their total bytes. The defaults are 4096 and 4 MiB; a host with less memory calls this
-    /// before its first policy.
+    /// Limits the number of held fragments, and their total bytes. The defaults are 4096 and 4 MiB. A host
+    /// with less memory calls this before its first policy.
     pub fn limit_held(&mut self, packets: u16, bytes: usize) {
         self.pipeline.conntrack().limit_held(packets, bytes);
     }
 
-    /// Counts all held packets as dropped, when no more packets will come.
+    /// Drops and counts all held packets. To be called when no more packets will arrive.
     pub fn drop_held(&mut self) {
         self.pipeline.conntrack().drop_held();
     }
 
-    /// True if connections may have timed out that the last call did not process, if counters of rules lack packets, or if the control side has
-    /// just asked for something, as it does for each thousand connections of a list. A host then calls again before it sleeps, without
-    /// packets if there are none.
+    /// Whether the host must call the worker again before it sleeps, without packets if there are none. This
+    /// is so in three cases:
+    ///
+    /// - Connections may have timed out that the last call did not process.
+    /// - Counters of rules lack packets.
+    /// - A task ran a moment ago, so that the next one may follow: the control side sends one for each
+    ///   thousand connections of a list.
     #[inline]
     pub fn is_behind(&mut self) -> bool {
         let is_asked = self.last_task_ns > 0 && self.now_ns.saturating_sub(self.last_task_ns) < NEXT_TASK_NS;
@@ -319,8 +333,9 @@ impl Worker {
         is_asked || conntrack.is_behind() || conntrack.folding().1 > 0
     }
 
-    /// When this worker has something to do without packets, beside what idle workers do anyway: streams let go what they have held back for long
-    /// enough. For a host whose clock is not the time of day.
+    /// When a stream next has work without a packet, in addition to what idle workers do: it sends bytes that
+    /// it has held back for long enough. `None` if no stream has such work. For a host whose clock is not the
+    /// time of day.
     pub fn due_ns(&mut self) -> Option<u64> {
         self.pipeline.conntrack().streams_due_ms().map(|due_ms| due_ms * 1_000_000)
     }
@@ -337,7 +352,8 @@ impl Worker {
         }
     }
 
-    /// Picks up a newer policy, ends connections that timed out, and runs pending tasks. Returns the number of packets per vector.
+    /// Picks up a newer policy, ends connections that timed out, and runs pending tasks. Returns the most
+    /// packets per vector.
     fn begin(&mut self, now_ns: u64, is_idle: bool) -> usize {
         self.pick_up_policy();
         self.pipeline.conntrack().advance(now_ns, is_idle);
@@ -351,34 +367,38 @@ impl Worker {
         self.pipeline.vector()
     }
 
-    /// Adds all packets that connections counted to the counters of their rules, for a host that reads counters when its packets are
-    /// processed. The workers of other hosts do it in small steps: see [`Connections::fold_counters`](crate::Connections::fold_counters).
+    /// Adds all packets that connections counted to the counters of their rules. For a host that reads
+    /// counters after its packets are processed. The workers of other hosts do this in small steps: see
+    /// [`Connections::fold_counters`](crate::Connections::fold_counters).
     pub fn fold_counters(&mut self) {
-        // A rule's successor, which has its counter, does not count what connections counted for the rule.
+        // The newest policy comes first: a rule that has replaced another one in its slot must not count
+        // packets that connections counted for the old rule.
         self.pick_up_policy();
         self.pipeline.conntrack().collect_last_flows();
         self.pipeline.conntrack().fold_all();
     }
 
-    /// Adds packets that connections counted to the counters of their rules, after a call with this number of packets.
+    /// Adds packets that connections counted to the counters of their rules, after a call with `packets`
+    /// packets.
     #[inline]
     fn fold(&mut self, packets: usize) {
         self.pipeline.conntrack().fold_some(packets);
     }
 
-    /// Counts packets that [`Worker::process`] decided to send by `port`, but that the host could not send: they count as dropped, not as
-    /// sent.
+    /// Counts packets that [`Worker::process`] decided to send on `port`, but that the host could not send.
+    /// They count as dropped, not as sent.
     pub fn count_unsent(&mut self, port: PortId, reason: DropReason, unsent: Count) {
         self.pipeline.cells().unsent(usize::from(port.0), unsent);
         self.pipeline.cells().count_drop(reason, unsent.packets);
     }
 
-    /// Counts packets that the host had to drop after they were counted as received, and before a verdict to send them.
+    /// Counts packets that the host had to drop after they were counted as received, and before a verdict to
+    /// send them.
     pub fn count_dropped(&mut self, reason: DropReason, packets: u64) {
         self.pipeline.cells().count_drop(reason, packets);
     }
 
-    /// Counts packets that came in by `port`, but that the host had to drop before [`Worker::process`].
+    /// Counts packets that arrived on `port`, but that the host had to drop before [`Worker::process`].
     pub fn count_unprocessed(&mut self, port: PortId, reason: DropReason, received: Count) {
         self.pipeline.cells().rx(usize::from(port.0), received);
         self.pipeline.cells().count_drop(reason, received.packets);

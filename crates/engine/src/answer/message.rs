@@ -1,4 +1,4 @@
-//! The messages of ICMP and ICMPv6 errors: type, code and the four bytes behind the checksum.
+//! The messages of ICMP and ICMPv6 errors: type, code and the four bytes after the checksum.
 
 use mmb_packet::{Class, Layout, Packet};
 use mmb_policy::rule::Reject;
@@ -11,17 +11,17 @@ const PARAMETER_PROBLEM6: u8 = 4;
 /// Codes of destination unreachable.
 const PORT: u8 = 3;
 const PORT6: u8 = 4;
-/// The smallest MTU of a link of IPv6 (RFC 8200 section 5). Hosts ignore smaller ones.
+/// The smallest MTU of an IPv6 link (RFC 8200 section 5). Hosts ignore smaller ones.
 const LEAST_MTU6: u32 = 1280;
-/// The code of a parameter problem for a next header that is not known.
+/// The code of a parameter problem: unrecognized next header.
 const NEXT_HEADER: u8 = 1;
 
-/// An ICMP or ICMPv6 error, as the class of the packet that it answers wants it.
+/// An ICMP or ICMPv6 error, by the class of the packet that it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IcmpMessage {
     pub(super) kind: u8,
     pub(super) code: u8,
-    /// The bytes behind the checksum.
+    /// The bytes after the checksum.
     pub(super) rest: [u8; 4],
 }
 
@@ -30,11 +30,12 @@ impl IcmpMessage {
         IcmpMessage::unreachable(PORT, layout)
     }
 
-    /// Destination unreachable with a code of ICMP; for IPv6 what RFC 7915 section 4.2 translates it to.
+    /// Destination unreachable with an ICMP code. For IPv6, the error to which RFC 7915 section 4.2
+    /// translates it.
     pub(super) fn unreachable(code: u8, layout: &Layout) -> IcmpMessage {
         let code6 = match code {
             PORT => PORT6,
-            // Of code 14 the RFC makes nothing; it is a precedence that is prohibited.
+            // The RFC has no translation for code 14 (host precedence violation). It is a prohibition too.
             9 | 10 | 13..=Reject::MAX_ICMP => 1,
             2 if layout.class == Class::Ip6 => return IcmpMessage::unknown_next_header(layout),
             _ => 0,
@@ -45,13 +46,15 @@ impl IcmpMessage {
         }
     }
 
-    /// Destination unreachable with a code of ICMPv6; for IPv4 what RFC 7915 section 5.2 translates it to.
+    /// Destination unreachable with an ICMPv6 code. For IPv4, the error to which RFC 7915 section 5.2
+    /// translates it.
     pub(super) fn unreachable6(code: u8, layout: &Layout) -> IcmpMessage {
         let code4 = match code {
             0 | 2 | 3 => 1,
             1 => 10,
             PORT6 => PORT,
-            // The RFC makes nothing of them; they are policies.
+            // The RFC has no translation for the other codes. They report policies, as code 13 (prohibited)
+            // does.
             _ => 13,
         };
         match layout.class {
@@ -60,8 +63,8 @@ impl IcmpMessage {
         }
     }
 
-    /// Fragmentation needed, with the MTU (RFC 1191 section 4), or packet too big (RFC 4443 section 3.2). `None` for an IPv4 packet that may be
-    /// fragmented.
+    /// Fragmentation needed, with the MTU (RFC 1191 section 4), or packet too big (RFC 4443 section 3.2).
+    /// `None` for an IPv4 packet that may be fragmented, and for IPv6 if the MTU is below the minimum.
     pub(super) fn too_large(mtu: u32, packet: &Packet<'_>, layout: &Layout) -> Option<IcmpMessage> {
         const FLAGS: usize = 6;
         const DO_NOT_FRAGMENT: u8 = 0x40;

@@ -1,12 +1,16 @@
-//! Answers: packets that tell a sender why its packet went no further. A rule with `reject` answers with a RST or an ICMP error, and a packet that
-//! exceeds the MTU of the port that it would leave by with the MTU.
+//! Answers: packets that report to a sender why its packet was dropped. If a rule with `reject` drops the
+//! packet, the answer is a RST or an ICMP error. If the packet exceeds the MTU of its egress port, the answer
+//! is an ICMP error with the MTU.
 //!
-//! Life-cycle: a worker has one [`Answers`]. An answer is written while the packet that it answers is decided on, from the packet's bytes as
-//! they were received (an MTU error before the packet is rewritten, and it is discarded if the packet then fits), and waits in a bounded queue until the host gives it a buffer ([`Worker::give_back`](crate::Worker::give_back)). It is
-//! finished then: it passes no rules and no connection, and leaves by the port that the packet came in by.
+//! Life-cycle: a worker has one [`Answers`]. An answer is written while the worker decides on the answered
+//! packet, from the packet's bytes as they were received. An MTU error is written before the packet is
+//! rewritten, and discarded if the packet then fits. The answer waits in a bounded queue until the host
+//! provides a buffer ([`Worker::give_back`](crate::Worker::give_back)). Neither rules nor connections apply
+//! to it. It leaves on the port on which the answered packet arrived.
 //!
-//! An answer's source is the address that the packet was sent to: mmb has no addresses of its own. All workers share the rate of answers. A
-//! packet that is not answered is dropped all the same, and counted as [`NotApplied::AnswerRate`] or [`NotApplied::Unanswerable`].
+//! An answer's source is the address to which the packet was sent: mmb has no addresses of its own. All
+//! workers share the rate limit of answers. A packet that is not answered is dropped all the same, and
+//! counted as [`NotApplied::AnswerRate`] or [`NotApplied::Unanswerable`].
 
 mod message;
 mod permitted;
@@ -27,10 +31,10 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Answers that may wait, and the bytes of all of them.
+/// The most waiting answers, and the most bytes of all of them.
 const WAITING: usize = 256;
 const WAITING_BYTES: usize = 128 << 10;
-/// Packets of one vector whose MTU errors are prepared.
+/// The most MTU errors that are prepared for one vector.
 const MOST_PREPARED: usize = 64;
 
 /// A worker's answers.
@@ -39,9 +43,11 @@ pub(crate) struct Answers {
     limit: Option<RateLimit>,
     now: Ticks,
     waiting: VecDeque<QueuedAnswer>,
-    /// MTU errors of packets of the vector, which are still to be rewritten: by their number, in order. Or why there is none.
+    /// The MTU errors for packets of the vector that are still to be rewritten, or why there is no error. By
+    /// the packet's index, in order.
     prepared: Vec<(u8, Result<QueuedAnswer, NotApplied>)>,
-    /// The bytes of those that wait, of those that were given since none waited, and behind them of those that are prepared.
+    /// The bytes of three kinds of answers, in this order: returned to the host since the queue was last
+    /// empty, waiting, prepared.
     bytes: Vec<u8>,
 }
 
@@ -51,14 +57,14 @@ struct QueuedAnswer {
     kind: MadeKind,
     port: PortId,
     link: LinkType,
-    /// Its place in the bytes.
+    /// The range of its bytes in `Answers::bytes`.
     bytes: Range<usize>,
 }
 
-/// An answer that is given out.
+/// An answer that is returned to the host.
 pub(crate) struct Answer<'a> {
     pub(crate) kind: MadeKind,
-    /// The port by which it leaves.
+    /// The port on which it leaves.
     pub(crate) port: PortId,
     pub(crate) link: LinkType,
     pub(crate) bytes: &'a [u8],
@@ -82,13 +88,13 @@ impl Answers {
         self.limit = snapshot.answers.rate.map(RateLimit::of_answers);
     }
 
-    /// Sets the time of the packets to come.
+    /// Sets the time of the next packets.
     #[inline]
     pub(crate) fn advance(&mut self, now_ns: u64) {
         self.now = Ticks::of_ns(now_ns);
     }
 
-    /// Answers a packet that a rule rejects, as it was received.
+    /// Answers a packet that a rule rejects, from its bytes as they were received.
     #[inline(never)]
     pub(crate) fn reject(
         &mut self,
@@ -102,7 +108,7 @@ impl Answers {
         let message = match reject {
             Reject::Usual if is_tcp => None,
             Reject::TcpRst if is_tcp => None,
-            // Nothing is said to others.
+            // A rule that rejects with a RST answers only TCP segments.
             Reject::TcpRst => return,
             Reject::Usual => Some(IcmpMessage::port_unreachable(layout)),
             Reject::Icmp(code) => Some(IcmpMessage::unreachable(code, layout)),
@@ -117,8 +123,9 @@ impl Answers {
         queued.unwrap_or_else(|reason| not_applied.count(reason));
     }
 
-    /// Prepares the error about a packet of the vector, as it was received, that exceeds an MTU unless it is shortened. IPv4 packets without DF get none:
-    /// a router fragments them (RFC 1812 section 4.3.3.1).
+    /// Prepares the error for a packet of the vector that exceeds an MTU as it was received. Rewriting may
+    /// still make it fit. IPv4 packets without DF get no error, because a router fragments them (RFC 1812
+    /// section 4.3.3.1).
     #[inline(never)]
     pub(crate) fn prepare_mtu_error(
         &mut self,
@@ -137,7 +144,7 @@ impl Answers {
         self.prepared.push((at, written));
     }
 
-    /// Queues the prepared errors of the packets that are dropped, and discards the others.
+    /// Queues the prepared errors of the packets that are dropped. Discards the other errors.
     pub(crate) fn queue_prepared(
         &mut self,
         is_dropped: impl Fn(usize) -> bool,
@@ -155,7 +162,8 @@ impl Answers {
         self.discard_unqueued();
     }
 
-    /// Appends what `write` does, if the packet may be answered. Nothing is written if the rate is used up already.
+    /// Writes an answer with `write`, if the packet may be answered. Writes nothing if the rate or the queue
+    /// is already exhausted.
     fn write(
         &mut self,
         kind: MadeKind,
@@ -176,7 +184,7 @@ impl Answers {
         Ok(QueuedAnswer { kind, port: packet.port, link: packet.link, bytes })
     }
 
-    /// Queues an answer that was written, if the rate allows it.
+    /// Queues an answer that was written, if the rate and the queue allow it.
     fn queue(&mut self, answer: QueuedAnswer) -> Result<(), NotApplied> {
         let fits = || self.limit.is_none_or(|limit| self.cell(answer.kind).take(&limit, self.now));
         if self.waiting.len() == WAITING || !fits() {
@@ -186,18 +194,18 @@ impl Answers {
         Ok(())
     }
 
-    /// What limits answers of a kind.
+    /// The rate limit state of a kind of answers.
     fn cell(&self, kind: MadeKind) -> &RateCell {
         if kind == MadeKind::MtuError { &self.shared.mtu_told } else { &self.shared.rejected }
     }
 
-    /// Discards the bytes behind those that wait.
+    /// Discards the bytes after those of the queued answers.
     fn discard_unqueued(&mut self) {
         let end = self.waiting.back().map_or(0, |last| last.bytes.end);
         self.bytes.truncate(end);
     }
 
-    /// Gives out the oldest answer. `None` if none waits.
+    /// Passes the oldest answer to `out`. `None` if no answer waits.
     #[inline]
     pub(crate) fn give<T>(&mut self, out: impl FnOnce(Answer<'_>) -> T) -> Option<T> {
         let QueuedAnswer { kind, port, link, bytes } = self.waiting.pop_front()?;

@@ -1,18 +1,19 @@
-//! Writes answers: the headers of the packet that is answered, turned back, and a RST or an ICMP error behind them.
+//! Writes answers: the headers of the answered packet with source and destination exchanged, then a RST or an
+//! ICMP error.
 
 use super::message::IcmpMessage;
 use mmb_packet::checksum::{ChecksumSum, pseudo4, pseudo6};
 use mmb_packet::proto::{ICMP, ICMP6, TCP};
 use mmb_packet::{Class, Layout, LinkType, Packet};
 
-/// The most bytes of an error's packet: RFC 1812 section 4.3.2.3, RFC 4443 section 2.4 (c).
+/// The most bytes of an IP packet with an ICMP error: RFC 1812 section 4.3.2.3, RFC 4443 section 2.4 (c).
 const MOST_IP4: usize = 576;
 const MOST_IP6: usize = 1280;
-/// Bytes of an answer with the longest link header that mmb parses, at most.
+/// The most bytes of an answer, with the longest link header that mmb parses.
 pub(super) const MOST_BYTES: usize = MOST_IP6 + 64;
 /// Time to live or hop limit.
 const LIFE: u8 = 64;
-/// The first byte behind the version: precedence 6 for ICMP errors (RFC 1812 section 4.3.2.5).
+/// The type of service or traffic class of ICMP errors: precedence 6 (RFC 1812 section 4.3.2.5).
 const CS6: u8 = 0xc0;
 
 const IP4_HEADER: usize = 20;
@@ -25,8 +26,9 @@ const FIN: u8 = 0x01;
 const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
 
-/// Appends the RST that answers a segment to a connection that is not there (RFC 9293 section 3.10.7.1). `None`, with anything written, if it
-/// has none: the length of a segment in fragments is not known.
+/// Appends the RST that answers a segment without a connection (RFC 9293 section 3.10.7.1). Returns `None` if
+/// no RST can be written: the length of a segment in fragments is unknown. Some bytes may have been written
+/// then.
 pub(super) fn write_reset(packet: &Packet<'_>, layout: &Layout, out: &mut Vec<u8>) -> Option<()> {
     let segment: &[u8; TCP_HEADER] = packet.bytes().get(usize::from(layout.l4)..)?.first_chunk()?;
     let [s0, s1, d0, d1, q0, q1, q2, q3, a0, a1, a2, a3, _, flags, ..] = *segment;
@@ -50,7 +52,8 @@ pub(super) fn write_reset(packet: &Packet<'_>, layout: &Layout, out: &mut Vec<u8
     finish(pseudo, start, 16, out)
 }
 
-/// Appends an ICMP or ICMPv6 error that quotes as much of the packet as fits, also into an MTU. `None`, with anything written, if it cannot be.
+/// Appends an ICMP or ICMPv6 error. It quotes as much of the packet as fits into the maximum size of errors
+/// and into `mtu`. Returns `None` if no error can be written. Some bytes may have been written then.
 pub(super) fn write_icmp(
     message: IcmpMessage,
     mtu: usize,
@@ -73,7 +76,8 @@ pub(super) fn write_icmp(
     finish(pseudo, start, 2, out)
 }
 
-/// Writes the checksum of everything from `start` on, and of the pseudo header, to its place there.
+/// Computes the checksum of the bytes from `start` on, and of the pseudo-header. Writes it at the offset
+/// `field` from `start`.
 fn finish(pseudo: ChecksumSum, start: usize, field: usize, out: &mut [u8]) -> Option<()> {
     let covered = out.get_mut(start..)?;
     let checksum = pseudo.bytes(covered).checksum();
@@ -81,8 +85,9 @@ fn finish(pseudo: ChecksumSum, start: usize, field: usize, out: &mut [u8]) -> Op
     Some(())
 }
 
-/// Appends the link header of the packet with its addresses exchanged, its VLAN tags as they are, and an IP header with so many bytes behind it to
-/// the packet's sender. Returns the sum of the pseudo header.
+/// Appends the packet's link header with exchanged MAC addresses and unchanged VLAN tags. Then appends an IP
+/// header to the packet's sender, for `len` bytes of `proto`. Returns the checksum of the pseudo-header,
+/// which is zero for ICMP.
 fn write_headers(
     proto: u8,
     len: usize,

@@ -15,7 +15,7 @@ use mmb_rewrite::Edit;
 use std::sync::Arc;
 
 id_types! {
-    /// What a rule rewrites; valid as long as a policy has the rule.
+    /// The edit of a rule. Valid as long as a policy has the rule.
     pub(crate) struct EditId;
 }
 
@@ -23,7 +23,7 @@ id_types! {
 pub(crate) type ActionTable = PersistentVec<Action, 512>;
 /// The edits of rules, by id.
 pub(crate) type EditTable = PersistentVec<Option<Arc<Edit>>, 64>;
-/// Rules that tell of packets, by slot.
+/// Rules with `log`, by slot.
 pub(crate) type LogRuleTable = PersistentVec<Option<Arc<LogRule>>, 64>;
 /// Rules with limits, by slot.
 pub(crate) type LimitRuleTable = PersistentVec<Option<Arc<LimitRule>>, 64>;
@@ -44,17 +44,17 @@ pub(crate) struct CompiledRules {
     pub(crate) blockers: usize,
     /// Number of rules that match on `ct`.
     pub(crate) ct_rules: usize,
-    /// Rules that tell of packets.
+    /// Rules with `log`, by slot.
     pub(crate) logs: LogRuleTable,
-    /// Their number.
+    /// Number of rules with `log`.
     pub(crate) log_rules: usize,
-    /// Rules with limits.
+    /// Rules with limits, by slot.
     pub(crate) limits: LimitRuleTable,
-    /// Their number.
+    /// Number of rules with limits.
     pub(crate) limit_rules: usize,
 }
 
-/// A rule's action: 16 bytes, four to a cache line, since matched rules are accessed at random.
+/// A rule's action: 16 bytes, four to a cache line, because matched rules are accessed at random.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(16))]
 pub(crate) struct Action {
@@ -67,9 +67,14 @@ pub(crate) struct Action {
 
 const _: () = assert!(size_of::<Action>() == 16);
 
-/// A rule's accept, drop, reject or limit target in the lower 3 of 4 bytes: 0 for none, 1 for accept, from [`FIRST_RATE`] on the drop rate, from
-/// [`FIRST_REJECT`] on the answer of a reject, from [`FIRST_LIMIT`] on the kind of a limit. The top bit marks stateful rules; the bits below it mark the `ct` states that the rule does not match, the one below those marks
-/// per-packet rules, and the next one rules that tell of packets.
+/// A rule's accept, drop, reject or limit target, and marks of the rule:
+///
+/// - Bits 0 to 21 contain the target: 0 for none, 1 for accept, from [`FIRST_RATE`] on the drop rate, from
+///   [`FIRST_REJECT`] on the answer of a reject, from [`FIRST_LIMIT`] on the kind of a limit.
+/// - Bit 22 ([`LOGS`]) marks rules with `log`.
+/// - Bit 23 ([`PER_PACKET`]) marks per-packet rules.
+/// - The bits from 24 ([`UNWANTED`]) on mark the `ct` states that the rule does not match.
+/// - Bit 31 ([`STATEFUL`]) marks stateful rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct RuleVerdictBits(u32);
 
@@ -86,19 +91,20 @@ const LOGS: u32 = 1 << 22;
 const FIRST_RATE: u32 = 2;
 /// See [`RuleVerdictBits`].
 const FIRST_REJECT: u32 = FIRST_RATE + DropRate::ALL.0 + 1;
-/// The answers of a reject, behind [`FIRST_REJECT`]: the usual one, a RST, the codes of ICMP, those of ICMPv6.
+/// The answers of a reject, as offsets from [`FIRST_REJECT`]: 0 for the usual answer, then a RST, the ICMP
+/// codes, the ICMPv6 codes.
 const REJECT_RST: u32 = 1;
 const REJECT_ICMP: u32 = 2;
 const REJECT_ICMP6: u32 = REJECT_ICMP + 0x100;
 
-/// The kinds of limits, behind [`FIRST_LIMIT`], as a sum.
+/// The kinds of limits are offsets from [`FIRST_LIMIT`]: sums of the two constants below.
 const FIRST_LIMIT: u32 = FIRST_REJECT + REJECT_ICMP6 + 0x100;
 const LIMIT_ACCEPTS: u32 = 1;
 const LIMIT_OF_FIRST: u32 = 2;
 
 const _: () = assert!(FIRST_LIMIT + 4 < LOGS && CtState::ALL.len() <= 7);
 
-/// A rule's accept, drop or reject target.
+/// A rule's accept, drop, reject or limit target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RuleVerdict {
     None,
@@ -108,17 +114,17 @@ pub(crate) enum RuleVerdict {
     Limit(LimitKind),
 }
 
-/// What a rule with a limit does with packets that are within it, and which it counts.
+/// What a rule with a limit does with packets within the limit, and which packets it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LimitKind {
-    /// It accepts what is within.
+    /// It accepts packets within the limit.
     pub(crate) accepts: bool,
-    /// It counts the first packets of connections only.
+    /// It counts only the first packets of connections.
     pub(crate) of_first: bool,
 }
 
 impl RuleVerdict {
-    /// Whether it drops packets that are decided by a look at the action alone.
+    /// Whether a rule with this verdict drops packets, as far as the action alone decides: a limit does not.
     pub(crate) fn drops(self) -> bool {
         match self {
             RuleVerdict::None | RuleVerdict::Accept | RuleVerdict::Limit(_) => false,
@@ -126,7 +132,7 @@ impl RuleVerdict {
         }
     }
 
-    /// The reason of the drops by a rule with it.
+    /// The reason for drops by a rule with this verdict.
     pub(crate) fn drop_reason(self) -> DropReason {
         match self {
             RuleVerdict::Reject(_) => DropReason::RuleReject,
@@ -136,14 +142,15 @@ impl RuleVerdict {
     }
 }
 
-/// The action of a rule as its slot carries it: most packets are decided on without a look at the table of actions.
+/// A mark in a rule's slot that stands for a simple action. With it, most packets are decided on without
+/// reading the table of actions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ActionMark {
-    /// Its [`Action`] tells.
+    /// The mark does not tell: the [`Action`] must be read.
     Read,
-    /// It accepts, and nothing else.
+    /// The rule accepts, and does nothing else.
     Accepts,
-    /// It drops all packets, and nothing else.
+    /// The rule drops all packets, and does nothing else.
     Drops,
 }
 
@@ -184,7 +191,7 @@ impl Action {
         Action { prio: rule.prio, id: rule.id.map_or(0, |id| id.0), edit, verdict: RuleVerdictBits::of(rule) }
     }
 
-    /// The rule's position among others: by priority, then by id.
+    /// The rule's rank: by priority, then by id.
     #[inline]
     pub(crate) fn rank(&self) -> u64 {
         u64::from(self.prio) << 32 | u64::from(self.id)
@@ -195,7 +202,7 @@ impl Action {
         self.id
     }
 
-    /// Its accept, drop or reject target.
+    /// The rule's accept, drop, reject or limit target.
     #[inline]
     pub(crate) fn rule_verdict(&self) -> RuleVerdict {
         match self.verdict.0 & (LOGS - 1) {
@@ -210,7 +217,7 @@ impl Action {
         }
     }
 
-    /// Whether the rule is a stateful one.
+    /// Whether the rule is stateful.
     #[inline]
     pub(crate) fn is_stateful(&self) -> bool {
         self.verdict.0 & STATEFUL != 0
@@ -222,7 +229,7 @@ impl Action {
         self.verdict.0 & PER_PACKET != 0
     }
 
-    /// Whether the rule tells of packets.
+    /// Whether the rule has `log`.
     #[inline]
     pub(crate) fn logs(&self) -> bool {
         self.verdict.0 & LOGS != 0
@@ -234,7 +241,8 @@ impl Action {
         self.verdict.0 >> (UNWANTED + state as u32) & 1 == 0
     }
 
-    /// Whether the rule drops some packets of a connection and others not: a percentage, or what exceeds a limit.
+    /// Whether the rule drops some packets of a connection and passes others: it drops a percentage, or what
+    /// exceeds a limit.
     #[inline]
     pub(crate) fn drops_some(&self) -> bool {
         match self.rule_verdict() {
@@ -250,14 +258,14 @@ impl Action {
         matches!(self.rule_verdict(), RuleVerdict::Limit(_))
     }
 
-    /// Its edit.
+    /// The rule's edit.
     #[inline]
     pub(crate) fn edit(&self) -> Option<EditId> {
         self.edit
     }
 }
 
-/// The answer of a reject as a number.
+/// Encodes the answer of a reject as a number.
 fn number_of(reject: Reject) -> u32 {
     match reject {
         Reject::Usual => 0,
@@ -267,7 +275,7 @@ fn number_of(reject: Reject) -> u32 {
     }
 }
 
-/// The answer of a reject that [`number_of`] made a number.
+/// Decodes the answer of a reject from a number of [`number_of`].
 fn reject_of(number: u32) -> Reject {
     match number {
         0 => Reject::Usual,
@@ -281,13 +289,13 @@ impl RuleVerdictBits {
     fn of(rule: &Rule) -> RuleVerdictBits {
         let mut verdicts = rule.targets.iter().filter_map(|target| match target {
             Target::Accept => Some(RuleVerdictBits(1)),
-            // Decided on the stream.
+            // The stream decides.
             Target::Drop(_) if rule.stream_matches().next().is_some() => None,
             Target::Drop(rate) => Some(RuleVerdictBits(FIRST_RATE + rate.0)),
             Target::Reject(reject) => Some(RuleVerdictBits(FIRST_REJECT + number_of(*reject))),
             Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => None,
             Target::StripAll | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => None,
-            // It stands beside `accept`.
+            // A limit is encoded below, together with `accept`.
             Target::Limit(_) => None,
             Target::Log(_) | Target::Alert(_) | Target::Close | Target::Digest => None,
             Target::Edit(_) | Target::Helper(_) => None,

@@ -1,27 +1,29 @@
-//! Which rules keep flows from being offloaded: those whose verdict may differ between packets of a flow that a host forwards.
+//! Finds the rules that keep flows from being offloaded: those that may decide differently on packets of one
+//! flow that a host would forward.
 //!
-//! Such packets have the ports, the VLAN tag, the addresses and the protocol of their [`FlowKey`](crate::offload::FlowKey), its ports or ICMP type and
-//! code, no IP options and no extension headers. Those of TCP have ACK set, and neither SYN nor FIN nor RST. What a rule asks beyond that, it asks
-//! of each packet.
+//! A packet that a host forwards has the ingress port, VLAN tag, addresses, protocol, and ports or ICMP type
+//! and code of its [`FlowKey`](crate::offload::FlowKey). It has no IP options and no extension headers. A TCP
+//! segment has ACK set, and neither SYN nor FIN nor RST. Any other property may differ from packet to packet.
 
 use super::stateful::{is_constant, sees_each};
 use mmb_policy::field::{BareMeaning, FieldGroup, FieldId, Implies, ones};
 use mmb_policy::{Field, Intervals, Match, Rule, Test};
 
-/// For which packets of a flow a constraint holds.
+/// For which packets of a flow a constraint is true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holds {
-    /// For all of them or for none, by what identifies the flow.
+    /// For all packets or for none, depending on the key of the flow.
     PerFlow,
-    /// For all that have its field.
+    /// For all packets that have its field.
     Always,
-    /// For none.
+    /// For no packet.
     Never,
-    /// For some, perhaps.
+    /// Perhaps for some packets only.
     PerPacket,
 }
 
-/// A relaxed copy of the rule, which matches every flow of which the rule may match only some packets. `None` if there is no such flow.
+/// A relaxed copy of the rule. It matches every flow of which the rule may treat some packets differently
+/// from others. `None` if there is no such flow.
 pub(crate) fn blocker(rule: &Rule) -> Option<Rule> {
     if rule.stateful {
         return None;
@@ -31,8 +33,8 @@ pub(crate) fn blocker(rule: &Rule) -> Option<Rule> {
     is_odd.then(|| Rule { matches, ..rule.clone() })
 }
 
-/// Constraints that every flow satisfies of which some packets satisfy these; `true` if packets of such a flow may differ. `None` if there is no
-/// such flow.
+/// Relaxes constraints: returns constraints that hold for every flow of which some packets satisfy the given
+/// ones. Also returns whether packets of such a flow may differ. `None` if there is no such flow.
 pub(crate) fn relaxed(constraints: &[Match]) -> Option<(Vec<Match>, bool)> {
     let (mut matches, mut some_differ) = (Vec::new(), false);
     for constraint in constraints {
@@ -49,7 +51,8 @@ pub(crate) fn relaxed(constraints: &[Match]) -> Option<(Vec<Match>, bool)> {
     Some((matches, some_differ))
 }
 
-/// Fields that have few values in such packets, and these values. Those of extension headers have one, 0.
+/// Fields that have few possible values in packets that a host forwards, and these values. Fields of
+/// extension headers have one value, 0.
 const KNOWN: [(FieldId, &[u128]); 9] = [
     (FieldId::TcpSyn, &[0]),
     (FieldId::TcpFin, &[0]),
@@ -62,7 +65,7 @@ const KNOWN: [(FieldId, &[u128]); 9] = [
     (FieldId::IpFragOffset, &[0]),
 ];
 
-/// TCP's flags: ACK, with or without CWR, ECE, URG and PSH.
+/// The possible TCP flags: ACK, with or without CWR, ECE, URG and PSH.
 const TCP_FLAGS: [u128; 16] = {
     let mut all = [0; 16];
     let mut at = 0;
@@ -91,7 +94,8 @@ fn is_of_flow(id: FieldId) -> bool {
 fn holds(constraint: &Match) -> Holds {
     let field = constraint.field.info();
     if field.id == FieldId::Ct {
-        // Flows of connections have one state, and there are no others then.
+        // A flow of a connection has one state. While rules match on `ct`, flows without a connection are not
+        // offloaded.
         return Holds::Always;
     }
     if is_of_flow(field.id) {
@@ -118,7 +122,7 @@ fn holds(constraint: &Match) -> Holds {
     }
 }
 
-/// A constraint that holds for all packets that another one is about.
+/// A constraint that is true for all packets that have the field of another constraint.
 fn implied(constraint: &Match) -> Option<Match> {
     let id = match constraint.field.info().implies {
         Implies::Ip4 => FieldId::IpSaddr,
@@ -144,7 +148,7 @@ mod tests {
         }
     }
 
-    /// Holds a rule's blocker against the one expected, without its targets.
+    /// Compares a rule's blocker with the expected one, without its targets.
     fn check(text: &str, expected: Option<&str>) {
         let found = blocker(&rule(text)).map(|rule| rule.matches);
         let expected = expected.map(|text| match text {

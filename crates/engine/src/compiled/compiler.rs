@@ -1,10 +1,12 @@
 //! The current rules on the control side: classifier, actions, edits, slots.
 //!
-//! A new policy is compared with the current one, and only the differences are applied. If most of it differs, or if so many rules with new
-//! field combinations were added one by one that lookups slow down, the classifier is rebuilt from all rules.
+//! A new policy is compared with the current one, and only the differences are applied. The classifier is
+//! rebuilt from all rules in two cases: most of the policy differs, or so many rules with new field
+//! combinations were added one by one that lookups have slowed down.
 //!
-//! Life-cycle: belongs to the [`Engine`](crate::Engine). Later changes do not affect snapshots that it handed out: classifier, actions and
-//! edits share pages with snapshots and copy those that they change.
+//! Life-cycle: belongs to the [`Engine`](crate::Engine). Later changes do not affect the snapshots that it
+//! created: classifier, actions and edits share pages with snapshots, and a change copies the pages that it
+//! touches.
 
 mod memory;
 
@@ -43,11 +45,11 @@ const FEW: usize = 4096;
 #[derive(Clone, Debug)]
 pub struct CompiledPatterns(#[expect(dead_code, reason = "it is there to be kept")] Arc<StreamPatterns>);
 
-/// Compiles the patterns of a policy into the cache of `sets`. [`Engine::publish`](crate::Engine::publish) of an engine
-/// with that cache then finds them. Takes as long as the compiler of `sets` allows.
+/// Compiles the patterns of a policy into the cache of `sets`. [`Engine::publish`](crate::Engine::publish) of
+/// an engine with that cache then finds them. The call takes as long as the compiler of `sets` allows.
 ///
 /// # Errors
-/// A rule whose patterns cannot be searched for.
+/// A rule has patterns that cannot be searched for.
 pub fn compile_patterns(policy: &Policy, sets: SetSource<'_>) -> Result<CompiledPatterns, PublishError> {
     let patterns = patterns_of(policy, &StreamPatterns::default(), sets)?;
     Ok(CompiledPatterns(Arc::new(patterns)))
@@ -77,10 +79,12 @@ pub(crate) struct PolicyCompiler {
     tuning: Tuning,
     policy: Policy,
     index: ClassifierIndex,
-    /// The per-packet rules, which `index` has too. `None` until there are stateful rules: a stateless policy does not need it.
+    /// The per-packet rules, which `index` has too. `None` until there are stateful rules: a stateless policy
+    /// does not need it.
     per_packet: Option<ClassifierIndex>,
-    /// What the per-packet rules ask of addresses, ports and protocol: the flows of packets that match it are not offloaded. `None` without a host that
-    /// offloads flows.
+    /// Relaxed copies of the rules that may decide differently on packets of one flow. A copy constrains only
+    /// what identifies a flow, such as addresses, ports and protocol. Flows of packets that match a copy are
+    /// not offloaded. `None` until a host offloads flows.
     blockers: Option<ClassifierIndex>,
     rules: CompiledRules,
     /// The version of the last stateful rule.
@@ -93,20 +97,20 @@ pub(crate) struct PolicyCompiler {
     draining: BTreeSet<RuleId>,
     /// The rules on streams.
     stream_rules: BTreeMap<RuleId, RuleSlot>,
-    /// Some of them changed since `streams` was made.
+    /// Some rules on streams changed since `streams` was built.
     streams_changed: bool,
-    /// Their patterns.
+    /// The patterns of the rules on streams.
     streams: Arc<StreamPatterns>,
     /// The patterns of the policy that was checked last, so that the cache keeps them until the change.
     checked: Mutex<Option<StreamPatterns>>,
     /// Compiled sets.
     sets: Arc<SetCache>,
-    /// Sets that the cache lacks are compiled on the calling thread; otherwise they are refused.
+    /// Whether sets that the cache lacks are compiled on the calling thread. If not, they are refused.
     compiles: bool,
 }
 
 impl PolicyCompiler {
-    /// No rules.
+    /// A compiler with an empty policy.
     pub(crate) fn new(ports: &PortTable, workers: usize, seeds: &SeedTree, tuning: Tuning) -> PolicyCompiler {
         let names = RuleNames::new(ports.0.iter().map(|port| port.name.as_str()));
         let mut keys = Generator::new(seeds.shared(Purpose::Classifier));
@@ -168,7 +172,7 @@ impl PolicyCompiler {
         self.indexes().for_each(|index| index.rename_port(port.0, name));
     }
 
-    /// Has the rules ask the sets of a policy.
+    /// Passes the named sets of a policy to the indexes, if they have changed.
     fn put_sets(&mut self, before: &Policy, policy: &Policy) {
         let is_same = |name: &String, set: &Arc<NamedSet>| {
             before.sets.get(name).is_some_and(|before| Arc::ptr_eq(before, set))
@@ -179,7 +183,7 @@ impl PolicyCompiler {
         }
     }
 
-    /// Forgets the sets that a policy has no more; no rule names them.
+    /// Removes the named sets that the current policy no longer has. No rule names them.
     fn remove_sets(&mut self, before: &Policy) {
         let removed = before.sets.keys().filter(|name| !self.policy.sets.contains_key(*name));
         let removed: Vec<_> = removed.collect();
@@ -189,7 +193,7 @@ impl PolicyCompiler {
         }
     }
 
-    /// Finds from now on which flows must not be offloaded.
+    /// Builds the index of rules that keep flows from being offloaded, and maintains it from now on.
     pub(crate) fn begin_offload(&mut self) {
         self.blockers = self.build(|rule| blocker(&rule));
     }
@@ -203,7 +207,7 @@ impl PolicyCompiler {
         &self.policy
     }
 
-    /// Checks the rules that a policy adds to another.
+    /// Checks the rules that `after` adds to `before`.
     pub(crate) fn check(
         &self,
         before: &Policy,
@@ -224,8 +228,8 @@ impl PolicyCompiler {
         Ok(())
     }
 
-    /// Passes the patterns of a policy and the number of its rules on streams to a closure, if the policy was checked as
-    /// the successor of the current one.
+    /// Passes the patterns of a policy and the number of its rules on streams to a closure. The policy must
+    /// have been checked as the successor of the current one.
     pub(crate) fn with_patterns<R>(
         &self,
         policy: &Policy,
@@ -266,17 +270,18 @@ impl PolicyCompiler {
         })
     }
 
-    /// Applies a checked policy, whose first snapshot will be `generation`. Returns the versions of removed and replaced stateful rules.
+    /// Applies a checked policy, whose first snapshot will be `generation`. Returns the versions of removed
+    /// and replaced stateful rules.
     pub(crate) fn change(&mut self, policy: &Policy, generation: u64) -> Vec<RuleVersion> {
         let mut gone = Vec::new();
         let before = std::mem::replace(&mut self.policy, policy.clone());
         self.put_sets(&before, policy);
-        // Before other tables are made: a limit that goes needs none.
+        // Removed limits first, so that no new key table is made for them.
         self.limits
             .retain(|id, limit| policy.rules.get(id).is_some_and(|rule| limit_of(&rule) == Some(limit)));
         self.configure_limits(policy);
         let diff = || RuleStore::diff(&before.rules, &policy.rules);
-        // A few scattered changes touch many chunks, so the real differences are counted.
+        // Even a few scattered changes touch many chunks, so the real differences are counted.
         let few = FEW.max(policy.rules.len() / 4);
         let (least, most) = diff().bounds();
         let many = least > few || (most > few && diff().nth(few).is_some());
@@ -295,7 +300,7 @@ impl PolicyCompiler {
         }
         self.remove_sets(&before);
         self.rebuild(many);
-        // Rules on HTTP are compiled with their settings.
+        // The compiled rules on HTTP depend on the settings of HTTP.
         let others = before.lists != policy.lists || before.settings.http != policy.settings.http;
         if std::mem::take(&mut self.streams_changed) || others {
             self.rebuild_patterns();
@@ -303,7 +308,7 @@ impl PolicyCompiler {
         gone
     }
 
-    /// Makes the tables of keys of limits anew if their size is another one.
+    /// Replaces the key tables of limits if their size has changed.
     fn configure_limits(&mut self, policy: &Policy) {
         for (id, rule) in self.limits.configure(policy.settings.limits) {
             let slot = self.slots.get(id);
@@ -311,9 +316,9 @@ impl PolicyCompiler {
         }
     }
 
-    /// Takes the patterns of streams from the cache.
+    /// Rebuilds the patterns of streams from the cache.
     fn rebuild_patterns(&mut self) {
-        // They were checked, so this does not fail.
+        // The patterns were checked, so this does not fail.
         let built = StreamPatterns::build(&self.policy, &self.stream_rules, &self.streams, self.source());
         if let Ok(streams) = built {
             self.streams = Arc::new(streams);
@@ -352,7 +357,8 @@ impl PolicyCompiler {
         self.withdraw(slot, rule, index).map(|stateful| stateful.version)
     }
 
-    /// Replaces a stateful rule by its successor, which inherits its slot and so its connections. Returns the version of the old rule.
+    /// Replaces a stateful rule by its successor, which inherits the slot and so the connections. Returns the
+    /// version of the old rule.
     fn replace(&mut self, old: &Rule, new: &Rule, generation: u64, index: bool) -> Option<RuleVersion> {
         let slot = self.slots.get(id(old))?;
         let before = self.withdraw(slot, old, index);
@@ -361,7 +367,8 @@ impl PolicyCompiler {
         before.map(|rule| rule.version)
     }
 
-    /// Installs a rule in its slot; `before` is the one that it replaces, and its first snapshot will be `generation`.
+    /// Installs a rule in its slot. `before` is the rule that it replaces; `generation` is the first snapshot
+    /// with the new rule.
     fn install(
         &mut self,
         slot: RuleSlot,
@@ -409,7 +416,7 @@ impl PolicyCompiler {
             self.rules.stateful_rules += 1;
         }
         if index && !rule.draining {
-            // Its ports were checked.
+            // The ports of the rule were checked, so the insertions do not fail.
             let _ = self.index.insert(marked(slot, rule), rule);
             if let Some(index) = self.per_packet.as_mut().filter(|_| is_per_packet(rule)) {
                 let _ = index.insert(slot, rule);
@@ -458,7 +465,8 @@ impl PolicyCompiler {
         self.rules.stateful.at_mut(slot.index()).take()
     }
 
-    /// Rebuilds indexes: both if `all` rules changed, otherwise those that are missing or that changes made slow.
+    /// Rebuilds indexes: all of them if most rules have changed (`all`), otherwise those that are missing or
+    /// that changes have made slow.
     fn rebuild(&mut self, all: bool) {
         if (all || self.index.is_scattered())
             && let Some(index) = self.build(Some)
@@ -483,7 +491,7 @@ impl PolicyCompiler {
         }
     }
 
-    /// An index of what is `wanted` of the rules.
+    /// Builds an index from what `wanted` returns for each rule that does not drain.
     fn build(&mut self, wanted: impl Fn(Rule) -> Option<Rule>) -> Option<ClassifierIndex> {
         let slots = &self.slots;
         let rules = self.policy.rules.iter().filter(|rule| !rule.draining);
@@ -495,7 +503,7 @@ impl PolicyCompiler {
     /// Compiles a filter of packets; `peers` are the egress ports by ingress port.
     ///
     /// # Errors
-    /// A port that it names and that does not exist.
+    /// The filter names a port that does not exist.
     pub(crate) fn selector(
         &mut self,
         filter: &PacketFilter,
@@ -516,7 +524,7 @@ impl PolicyCompiler {
         self.draining.iter().copied().filter(|id| !is_used(id)).collect()
     }
 
-    /// A snapshot for workers to use from now on.
+    /// Creates a snapshot of the current policy.
     pub(crate) fn snapshot(&self, generation: u64, ports: &PortTable) -> Snapshot {
         let classifiers = (
             self.index.classifier(),
@@ -535,7 +543,7 @@ impl PolicyCompiler {
         self.servers.reclaim(oldest);
     }
 
-    /// The servers of rules that balance.
+    /// The servers of rules with `lb`.
     pub(crate) fn servers(&self) -> &ServerTable {
         &self.servers
     }
@@ -544,34 +552,34 @@ impl PolicyCompiler {
         &mut self.servers
     }
 
-    /// The packets of a rule of the current policy.
+    /// The counters of a rule of the current policy.
     pub(crate) fn count(&self, id: RuleId) -> RuleCount {
         self.slots.count(id)
     }
 
-    /// The reason of the drops by a rule of the current policy.
+    /// The reason for drops by a rule of the current policy.
     pub(crate) fn drop_reason(&self, id: RuleId) -> DropReason {
         let slot = self.slots.get(id);
         let verdict = slot.map(|slot| self.rules.actions.at(slot.index()).rule_verdict());
         verdict.unwrap_or(RuleVerdict::None).drop_reason()
     }
 
-    /// The packets that were dropped by rules that are gone.
+    /// The packets that removed rules dropped.
     pub(crate) fn dropped_before(&self) -> Count {
         self.slots.dropped_before()
     }
 
-    /// Adds packets that were dropped by rules of an earlier run that are gone.
+    /// Adds packets of an earlier run that removed rules dropped.
     pub(crate) fn restore_dropped_before(&mut self, earlier: Count) {
         self.slots.restore_dropped_before(earlier);
     }
 
-    /// Counts from zero again for all rules. Returns the packets that were dropped by rules since the last call.
+    /// Makes all rules count from zero. Returns the packets that rules dropped since the last call.
     pub(crate) fn clear_counts(&mut self) -> u64 {
         self.slots.clear()
     }
 
-    /// Adds the packets of an earlier run to those of a rule. Returns whether there is one.
+    /// Adds the counters of an earlier run to those of a rule. Returns false if there is no such rule.
     pub(crate) fn restore_count(&mut self, id: RuleId, earlier: RuleCount) -> bool {
         let slot = self.slots.get(id);
         slot.into_iter().for_each(|slot| self.slots.restore(slot, earlier));
@@ -584,9 +592,9 @@ impl PolicyCompiler {
     }
 }
 
-/// Whether the next change adds the successor of a rule that is removed: a stateful rule in place of a stateful rule, under its id. A change
-/// names the rule that it replaces by the id. A state may be older than the policy, and its ids other rules': see
-/// [`mmb_policy::successors`], which also compares the matches.
+/// Whether the next change adds the successor of a removed rule: both are stateful and have the same id.
+/// Within a change, the id identifies the rule that is replaced. A saved state may be older than the policy,
+/// and its ids may be those of other rules: see [`mmb_policy::successors`], which also compares the matches.
 fn is_successor(old: &Rule, next: &RuleChange) -> bool {
     matches!(next, RuleChange::Added(new) if new.id == old.id && new.stateful && old.stateful)
 }
@@ -596,7 +604,7 @@ fn changes_patterns(before: &Policy, after: &Policy) -> bool {
     let is_stream_rule = |change: RuleChange| match change {
         RuleChange::Removed(rule) | RuleChange::Added(rule) => rule.is_stream_rule(),
     };
-    // Rules on HTTP are compiled with their settings.
+    // The compiled rules on HTTP depend on the settings of HTTP.
     before.lists != after.lists
         || before.settings.http != after.settings.http
         || RuleStore::diff(&before.rules, &after.rules).any(is_stream_rule)

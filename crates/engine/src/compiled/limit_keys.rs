@@ -1,12 +1,17 @@
-//! The rates of many keys, in a table of fixed size.
+//! The state of one rate limit for many keys, in a table of fixed size.
 //!
-//! A key is an address or a network, known by a keyed 64-bit hash. Eight places make a bucket, of two cache lines: the hashes and the cells. A
-//! cell whose units are all over is like a new one, so that its place is free; the table is full only as far as keys have used it within the time of
-//! their bursts. When a bucket is full, the key with the least use in it is forgotten and begins anew when it comes again: senders with many
-//! addresses push out each other, and not those who are held back, who have the most use. So no sender is refused for the sake of others, and memory is
-//! bounded.
+//! A key is an address or a network, identified by a keyed 64-bit hash. A bucket has eight places in two
+//! cache lines: one of hashes and one of cells. A cell that is not ahead of now is equal to an unused cell,
+//! so its place is free. Therefore a key occupies a place only for the duration of its burst after its last
+//! use.
 //!
-//! Workers share a table without locks. When two of them meet at one place, some units may be counted for the wrong key or not at all, once.
+//! When a bucket is full, the key whose cell is the least ahead of now is evicted. If that key returns, its
+//! whole burst is available. So senders with many addresses evict each other. They do not evict a sender that
+//! the limit holds back, because its cell is the furthest ahead. No sender is refused because of other
+//! senders, and memory is bounded.
+//!
+//! Workers share a table without locks. If two workers use one place at the same time, some units may be
+//! counted for the wrong key or not at all, once.
 
 use crate::rate::{RateCell, RateLimit, Ticks};
 use mmb_base::{ZeroedAtomics, prefetch};
@@ -15,7 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Places of a bucket.
 const WAYS: usize = 8;
-/// Places for each key: so few of them share a bucket that of a full table about one in a thousand is pushed out.
+/// Places per key. When the table has all the keys for which it was sized, only about one key in a thousand
+/// is evicted from a full bucket.
 const PLACES_OF_KEY: usize = 4;
 
 /// Words of a bucket: a hash and a cell for each place.
@@ -31,26 +37,26 @@ struct Bucket<'t> {
 #[derive(Debug)]
 pub(crate) struct LimitKeys {
     hasher: TupleHasher,
-    /// The buckets: large tables are touched only as keys use them.
+    /// The buckets. The pages of large tables are touched only as keys use them.
     words: ZeroedAtomics,
 }
 
-/// What became of units of a key.
+/// The result of taking units of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyOutcome {
-    /// They are within the rate.
+    /// The units are within the rate.
     pub(crate) fits: bool,
-    /// Another key in use was forgotten for this one.
+    /// Another key in use was evicted for this key.
     pub(crate) forgot: bool,
 }
 
 impl LimitKeys {
-    /// A table of at least so many keys.
+    /// A table for at least `keys` keys.
     pub(crate) fn new(keys: u32, hasher: TupleHasher) -> LimitKeys {
         LimitKeys { hasher, words: ZeroedAtomics::new(LimitKeys::buckets(keys) * WORDS) }
     }
 
-    /// The bytes of a table of at least so many keys.
+    /// The bytes of a table for at least `keys` keys.
     pub(crate) fn bytes(keys: u32) -> u64 {
         (LimitKeys::buckets(keys) * WORDS * size_of::<AtomicU64>()) as u64
     }
@@ -78,7 +84,7 @@ impl LimitKeys {
         Bucket { keys, cells }
     }
 
-    /// Takes units of a key if they fit.
+    /// Takes units of a key if they are within the rate.
     #[inline]
     pub(crate) fn take(&self, key: &Tuple, limit: &RateLimit, units: u64, now: Ticks) -> KeyOutcome {
         let hash = self.hash(key);
@@ -98,7 +104,8 @@ impl<'t> Bucket<'t> {
         RateCell(&self.cells[place])
     }
 
-    /// Gives a key the place of the one with the least use. Returns whether that was in use.
+    /// Gives a key the place whose cell is the least ahead of now. Returns the place, and whether another key
+    /// used it.
     #[cold]
     fn admit(&self, hash: u64, limit: &RateLimit, now: Ticks) -> (usize, bool) {
         let uses = (0..WAYS).map(|place| self.cell(place).busy(limit, now));
@@ -128,7 +135,7 @@ mod tests {
     fn each_key_has_the_rate_for_itself() {
         let (table, limit) = (table(1 << 14), RateLimit::new((10, 1), 5));
         let mut passed = vec![0; 1000];
-        // A hundred packets of each key a second, for ten seconds.
+        // Each key sends a hundred packets a second, for ten seconds.
         for step in 0..1000_u64 {
             for (number, passed) in passed.iter_mut().enumerate() {
                 let now = Ticks::of_ns(step * SECOND_NS / 100);
@@ -156,7 +163,8 @@ mod tests {
         let (mut loud, mut others, mut forgot) = (0, 0, 0);
         for step in 0..1_000_000_u64 {
             let now = Ticks::of_ns(step * 10_000);
-            // A hundred packets a second of one sender, among a hundred thousand of addresses that come once.
+            // One sender sends a hundred packets a second, among a hundred thousand from addresses that send
+            // once.
             if step % 1000 == 0 {
                 loud += u32::from(table.take(&key(7), &limit, 1, now).fits);
             }

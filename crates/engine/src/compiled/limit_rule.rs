@@ -1,7 +1,7 @@
-//! Rules with `limit`: their rates, and what was taken of them.
+//! Rules with `limit`: their rates, and the state of the rate limits.
 //!
-//! Workers share them, so that a rate holds over all workers. A rule that is replaced by one with the same limit under its number hands over
-//! what was taken.
+//! Workers share these rules, so a rate applies to all workers together. If a rule is replaced by a rule with
+//! the same id and the same limit, the state is kept.
 
 use super::limit_keys::{KeyOutcome, LimitKeys};
 use crate::rate::{RateCell, RateLimit, Ticks};
@@ -21,19 +21,19 @@ pub(crate) struct LimitRule {
     taken: Taken,
 }
 
-/// What was taken of a rate.
+/// The state of a rate limit: one for all packets, or one per key.
 #[derive(Debug)]
 enum Taken {
     Together(RateCell),
     Each(LimitKey, LimitKeys),
 }
 
-/// A packet for a limit.
+/// A packet to which a limit is applied.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LimitedPacket {
     pub(crate) now: Ticks,
     pub(crate) bytes: u64,
-    /// It begins a connection, if it is not dropped.
+    /// The packet begins a connection, if it is not dropped.
     pub(crate) begins: bool,
 }
 
@@ -60,7 +60,7 @@ impl LimitRule {
         }
     }
 
-    /// Prefetches what [`LimitRule::take`] reads of a packet between these ends.
+    /// Prefetches what [`LimitRule::take`] reads for a packet with these ends.
     #[inline]
     pub(crate) fn prefetch(&self, ends: impl FnOnce() -> Option<Tuple>) {
         if let Taken::Each(key, keys) = &self.taken {
@@ -68,8 +68,8 @@ impl LimitRule {
         }
     }
 
-    /// Decides whether a packet is within the limit, and takes its units if it is. `ends` gives the addresses by which keys are told apart; packets
-    /// without addresses are told apart from all others.
+    /// Decides whether a packet is within the limit, and takes its units if it is. `ends` returns the
+    /// addresses from which the key is made. All packets without addresses share one key.
     #[inline]
     pub(crate) fn take(
         &self,
@@ -91,24 +91,25 @@ impl LimitRule {
     }
 }
 
-/// The key of a packet between these ends, if it has some, as a tuple of which only an address counts.
+/// The key of a packet with these ends: a tuple in which only an address and its family count. The default
+/// tuple if there are no ends.
 fn key_of_ends(key: LimitKey, ends: Option<Tuple>) -> Tuple {
     let Some(ends) = ends else { return Tuple::default() };
     let [source, destination] = ends.addresses;
     let address = if key.is_source() { source } else { destination };
     let ((ip4, ip6), family) = (key.prefixes(), ends.family);
     let host_bits = if family == 4 { 32 - u32::from(ip4) } else { 128 - u32::from(ip6) };
-    // At least one bit counts.
+    // A prefix has at least one bit, so the shift is below the width.
     Tuple { addresses: [address >> host_bits << host_bits, 0], family, ..Tuple::default() }
 }
 
-/// The rules with limits of the current policy, by number. Belongs to the control side.
+/// The rules with limits of the current policy, by id. Belongs to the control side.
 #[derive(Debug)]
 pub(super) struct LimitRules {
     rules: BTreeMap<RuleId, Arc<LimitRule>>,
-    /// Seeds of the tables of keys.
+    /// Seeds of the key tables.
     seeds: Generator,
-    /// The settings that they were made with.
+    /// The settings with which the key tables were made.
     settings: LimitSettings,
 }
 
@@ -117,7 +118,8 @@ impl LimitRules {
         LimitRules { rules: BTreeMap::new(), seeds: Generator::new(seed), settings: LimitSettings::default() }
     }
 
-    /// The compiled limit of a rule: the one that was there before under its number, if it is the same.
+    /// Returns the compiled limit of a rule: the existing one, if the rule with this id has the same limit
+    /// already.
     pub(super) fn install(&mut self, id: RuleId, limit: &Limit) -> Arc<LimitRule> {
         if let Some(before) = self.rules.get(&id).filter(|before| before.limit == *limit) {
             return Arc::clone(before);
@@ -127,12 +129,13 @@ impl LimitRules {
         rule
     }
 
-    /// Forgets the limits that are gone. To be called before the rules of a policy are installed.
+    /// Removes the limits for which `stays` is false. To be called before the rules of a policy are
+    /// installed.
     pub(super) fn retain(&mut self, stays: impl Fn(RuleId, &Limit) -> bool) {
         self.rules.retain(|id, rule| stays(*id, &rule.limit));
     }
 
-    /// Takes on other settings. Returns the rules whose tables of keys were made anew.
+    /// Adopts settings. If they have changed, replaces the key tables and returns the rules that have one.
     pub(super) fn configure(&mut self, settings: LimitSettings) -> Vec<(RuleId, Arc<LimitRule>)> {
         if std::mem::replace(&mut self.settings, settings) == settings {
             return Vec::new();
@@ -145,7 +148,7 @@ impl LimitRules {
         anew
     }
 
-    /// What the tables of keys of a policy take beside those that are there.
+    /// The bytes of the key tables of `rules`, without the tables that exist already.
     pub(super) fn extra_bytes(
         &self,
         rules: impl Iterator<Item = (RuleId, Limit)>,
@@ -158,7 +161,7 @@ impl LimitRules {
         added.count() as u64 * LimitKeys::bytes(settings.keys)
     }
 
-    /// The settings of the tables that are there.
+    /// The settings of the existing key tables.
     pub(super) fn settings(&self) -> LimitSettings {
         self.settings
     }

@@ -1,43 +1,45 @@
-//! Compiled rules that tell of packets: what they tell, and how often.
+//! Compiled rules with `log`: what they log, and how often.
 //!
-//! Workers share a rule's limit, so that it holds whatever worker its packets come to. Only packets that are told write to it; the others are
-//! counted in a cell of their worker.
+//! Workers share a rule's rate limit, so it applies to all workers together. Only packets that are logged
+//! write to the shared cell. Suppressed packets are counted in a cell of their worker.
 
 use crate::rate::{RateCell, RateLimit, Ticks};
 use mmb_policy::{Rule, RuleId, Target};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A rule that tells of packets.
+/// A rule with `log`.
 #[derive(Debug)]
 pub(crate) struct LogRule {
     pub(crate) id: RuleId,
     pub(crate) name: Option<Arc<str>>,
     pub(crate) text: Option<Arc<str>>,
-    /// The packets that were told.
+    /// The state of the rate limit.
     told: RateCell,
-    /// By worker: packets that the limit suppressed and whose number is not told yet.
+    /// By worker: packets that the limit suppressed, and whose number was not reported yet.
     suppressed: Box<[SuppressedCell]>,
 }
 
-/// Packets that a worker did not tell of. In a cache line of its own, since each worker writes its own one.
+/// The number of packets that a worker suppressed. On a cache line of its own, because each worker writes its
+/// own cell.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct SuppressedCell(AtomicU64);
 
-/// What becomes of a packet that a rule tells of.
+/// What to do with a packet that matched a rule with `log`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogAdmission {
-    /// It is told.
+    /// Log the packet.
     Told,
-    /// It is the first one that this worker suppresses since it has told the number of suppressed ones.
+    /// Suppress the packet. It is the first one that this worker suppresses since it last reported the
+    /// number.
     FirstSuppressed,
-    /// It is only counted.
+    /// Suppress the packet.
     Suppressed,
 }
 
 impl LogRule {
-    /// Compiles a rule, for so many workers; `None` if it does not tell of packets.
+    /// Compiles a rule for `workers` workers; `None` if the rule has no `log`.
     pub(super) fn compile(rule: &Rule, workers: usize) -> Option<LogRule> {
         let text = rule.targets.iter().find_map(|target| match target {
             Target::Log(text) => Some(text.as_deref()),
@@ -58,7 +60,8 @@ impl LogRule {
         })
     }
 
-    /// Decides whether a packet at a worker is told, and counts it if it is not. Without a limit all are.
+    /// Decides whether a worker logs a packet, and counts a suppressed packet. Without a limit, all packets
+    /// are logged.
     pub(crate) fn admit(&self, limit: Option<RateLimit>, worker: usize, now_ns: u64) -> LogAdmission {
         if limit.is_none_or(|limit| self.told.take(&limit, Ticks::of_ns(now_ns))) {
             return LogAdmission::Told;
@@ -70,7 +73,7 @@ impl LogRule {
         if before == 0 { LogAdmission::FirstSuppressed } else { LogAdmission::Suppressed }
     }
 
-    /// The packets that a worker has suppressed since the last call.
+    /// Takes the number of packets that a worker has suppressed since the last call.
     pub(crate) fn take_suppressed(&self, worker: usize) -> u64 {
         let Some(SuppressedCell(cell)) = self.suppressed.get(worker) else { return 0 };
         let suppressed = cell.load(Ordering::Relaxed);
@@ -100,7 +103,7 @@ mod tests {
         LogRule::compile(&rule, workers).expect("a rule that tells")
     }
 
-    /// How many of the packets that come every so many ns are told.
+    /// The number of logged packets, of `packets` packets that arrive every `every_ns` ns from `from_ns` on.
     fn told(rule: &LogRule, limit: Option<RateLimit>, from_ns: u64, every_ns: u64, packets: u64) -> usize {
         let times = (0..packets).map(|packet| from_ns + packet * every_ns);
         times.filter(|now_ns| rule.admit(limit, 0, *now_ns) == LogAdmission::Told).count()
@@ -111,11 +114,11 @@ mod tests {
         let rule = rule(1);
         assert_eq!(told(&rule, limit(), 0, 0, 1000), 20);
         assert_eq!(rule.take_suppressed(0), 980);
-        // A packet a millisecond for ten seconds.
+        // One packet per millisecond, for ten seconds.
         assert_eq!(told(&rule, limit(), 1_000_000, 1_000_000, 10_000), 100);
         assert_eq!(rule.take_suppressed(0), 9_900);
         assert_eq!(rule.take_suppressed(0), 0);
-        // Two seconds later all of the burst is there again.
+        // Two seconds later, the whole burst is available again.
         assert_eq!(told(&rule, limit(), 13_000_000_000, 0, 30), 20);
     }
 

@@ -1,10 +1,11 @@
 //! Compiled policies: the form in which workers read a policy.
 //!
-//! Purpose: a [`PolicyCompiler`] compiles the differences between policies and hands out [`Snapshot`]s. A snapshot has the classifier, and by rule
-//! slot the rules' actions, edits, stateful parts and counters.
+//! Purpose: a [`PolicyCompiler`] compiles the differences between policies and creates [`Snapshot`]s. A
+//! snapshot has the classifier and, by rule slot, the actions, edits, stateful parts and counters of the
+//! rules.
 //!
-//! Life-cycle and ownership: the compiler belongs to the control side; snapshots are immutable and shared. Nothing here knows packets,
-//! connections or workers.
+//! Life-cycle and ownership: the compiler belongs to the control side; snapshots are immutable and shared.
+//! This module uses no packets, connections or workers.
 // No wildcard arms: a new variant must be a compile error wherever it is not handled.
 #![warn(clippy::wildcard_enum_match_arm)]
 

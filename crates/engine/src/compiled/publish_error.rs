@@ -23,12 +23,13 @@ pub enum PublishError {
     /// Patterns cannot be searched for.
     #[error("{}{reason}", RulePrefix(*.rule))]
     Patterns {
-        /// The rule of the pattern; `None` if the reason is about the patterns of all rules together.
+        /// The rule of the pattern; `None` if the reason concerns the patterns of all rules together.
         rule: Option<RuleId>,
         /// The reason.
         reason: String,
     },
-    /// The engine does not compile patterns itself, and those of the policy were not compiled before: see [`compile_patterns`](crate::compile_patterns).
+    /// The engine does not compile patterns itself, and the patterns of the policy were not compiled before:
+    /// see [`compile_patterns`](crate::compile_patterns).
     #[error("the patterns of the policy are not compiled yet")]
     NotCompiled,
     /// The memory for the streams of the policy could not be allocated.

@@ -1,11 +1,11 @@
-//! Routes: how packets of each port are forwarded, and by which wire and side connections know the port.
+//! Routes: how packets of each port are forwarded, and by which wire and side connections identify the port.
 
 use crate::port::{Forward, PortSpec, PortTable};
 use mmb_conn::{Side, Wire};
 use mmb_packet::PortId;
 use mmb_policy::Policy;
 
-/// The egress port in keys of packets that leave by no port that rules can name.
+/// The egress port in the keys of packets whose egress port rules cannot name.
 const NO_EGRESS: PortId = PortId(u16::MAX);
 
 /// How packets of a port are forwarded.
@@ -17,14 +17,14 @@ pub(crate) struct Route {
     pub(crate) out: PortId,
     /// The wire in the tuples of its connections.
     pub(crate) wire: Wire,
-    /// The side of that wire that the port is.
+    /// The port's side of that wire.
     pub(crate) side: Side,
     /// Packets from this port are processed.
     pub(crate) enabled: bool,
 }
 
 impl Route {
-    /// The route of a port that is not in the table: rules apply, and its packets go nowhere.
+    /// The route of a port that is not in the table: rules apply, and packets are not forwarded.
     pub(super) fn of_unknown(port: PortId) -> Route {
         Route { to: None, out: NO_EGRESS, wire: Wire::of(port, None), side: Side::Low, enabled: true }
     }

@@ -1,7 +1,9 @@
-//! Filters of packets in compiled form: the packets that somebody wants to see, and the flows that they may be of.
+//! Compiled filters of taps: they find the selected packets, and the flows to which selected packets may
+//! belong.
 //!
-//! A filter is evaluated as a rule with its constraints would be, by a classifier of its own with that one rule, so that a constraint means the
-//! same in both. Packet threads ask it only while somebody looks.
+//! A filter is compiled to a classifier of its own, with one rule that has the filter's constraints. So a
+//! constraint means the same in a filter as in a rule. Packet threads evaluate the filter only while there is
+//! a tap.
 
 use super::blocker::relaxed;
 use mmb_base::Id;
@@ -11,24 +13,25 @@ use mmb_policy::rule::{DEFAULT_PRIO, Equality};
 use mmb_policy::{FieldId, Match, PacketFilter, Rule, Target, Test};
 use mmb_random::Seed;
 
-/// Why a filter of packets is impossible here.
+/// A filter of packets names a port that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no port is called '{port}'; the ports are {known}")]
 pub struct UnknownFilterPort {
     /// The name.
     pub port: String,
-    /// The ports that there are.
+    /// The names of the existing ports.
     pub known: String,
 }
 
 /// A compiled [`PacketFilter`].
 #[derive(Debug)]
 pub struct PacketSelector {
-    /// `None`: every frame.
+    /// Finds the selected packets; `None`: every frame is selected.
     pub(crate) packets: Option<Classifier>,
-    /// Finds packets whose flows may have packets that are selected; `None`: there are no such flows.
+    /// Finds packets whose flows may have selected packets; `None`: no flow may have any.
     pub(crate) flows: Option<Classifier>,
-    /// By ingress port: whether frames are selected that cannot be parsed. They satisfy constraints on ports only.
+    /// By ingress port: whether frames that cannot be parsed are selected. Such frames satisfy only
+    /// constraints on ports.
     malformed: Box<[bool]>,
 }
 
@@ -36,7 +39,7 @@ impl PacketSelector {
     /// Compiles a filter. `peers` are the egress ports by ingress port.
     ///
     /// # Errors
-    /// The name of a port that does not exist.
+    /// The filter names a port that does not exist.
     pub(crate) fn new(
         filter: &PacketFilter,
         ports: &RuleNames,
@@ -67,7 +70,7 @@ impl PacketSelector {
         Ok(PacketSelector { packets, flows, malformed: (0..peers.len()).map(all_hold).collect() })
     }
 
-    /// Whether frames of a port are selected that cannot be parsed.
+    /// Whether frames of a port that cannot be parsed are selected.
     pub(crate) fn takes_malformed(&self, port: PortId) -> bool {
         self.malformed.get(usize::from(port.0)).copied().unwrap_or_default()
     }

@@ -1,12 +1,15 @@
-//! The servers of rules that balance, on the control side: their slots, their states, their counters.
+//! The servers of rules with `lb`, on the control side: their slots, states and counters.
 //!
-//! Life-cycle: a server begins with the rule whose list has it. When the list changes, a server that stays keeps its slot, its state and its
-//! counters. One that leaves the list is shown until its last connection has ended; if it returns until then, it goes on counting. The slots
-//! of a removed rule are used again when no worker can count for them: every snapshot that has them is gone, and so are their connections.
+//! Life-cycle: a server is created with the rule whose list contains it. When the list changes, a server that
+//! stays keeps its slot, state and counters. A server that is removed from the list is shown until its last
+//! connection has ended. If it returns to the list before that, its counters continue. The slots of a removed
+//! rule are reused when no worker can count for them: every snapshot that has them is freed, and their
+//! connections have ended.
 //!
-//! A server is taken out of service by an operator, who says up, drain or down, or by a check, which says healthy or failed. Neither
-//! overrules the other: a server that drains stays so, whatever a check says. If no server would be left only because checks have failed, those take
-//! connections again: it may be the checks that fail, and a server that does not answer is no worse than none.
+//! An operator sets a server up, drain or down. A health check reports a server healthy or failed. Neither
+//! overrules the other: a draining server stays so, whatever a check reports. If no server of a rule is up,
+//! the servers whose checks failed take new connections. The checks themselves may be wrong, and a server
+//! that does not answer is no worse than no server.
 
 use super::stateful::StatefulRule;
 use crate::server_cells::{
@@ -23,13 +26,13 @@ use std::sync::Arc;
 /// The longest reason that is kept, in characters.
 const REASON: usize = 200;
 
-/// Why an order does not apply.
+/// Why a server command cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownServer {
     /// No rule has the server.
     #[error("no rule balances over {0}; `show servers` lists the servers")]
     NoRule(ServerName),
-    /// The rule has not the server.
+    /// The rule does not have the server.
     #[error("rule {0} does not balance over {1}; `show servers` lists the servers")]
     NotInRule(RuleId, ServerName),
     /// The rule balances over too many values.
@@ -37,7 +40,7 @@ pub enum UnknownServer {
     TooMany(RuleId),
 }
 
-/// Which servers of a rule take new connections; `None`: all.
+/// A rule, and which of its servers take new connections; `None`: all.
 pub(crate) type OpenChange = (RuleVersion, Option<OpenServers>);
 
 /// The servers of all rules.
@@ -47,13 +50,14 @@ pub(crate) struct ServerTable {
     cells: Vec<ServerCells>,
     slots: IdPool<ServerSlot>,
     rules: BTreeMap<RuleId, RuleServers>,
-    /// The slots of rules that are gone, each with the first snapshot that has it not.
+    /// The slots of removed rules, each with the generation of the first snapshot without it.
     retired: Vec<(ServerSlot, u64)>,
-    /// Versions of rules that were replaced or are gone while servers were out of service, likewise.
+    /// The versions of rules that were replaced or removed while some of their servers were out of service,
+    /// each with the generation of the first snapshot without it.
     former: Vec<(RuleVersion, u64)>,
-    /// What is subtracted from counters.
+    /// By slot: the values that are subtracted from its counters.
     baselines: HashMap<ServerSlot, ServerCount>,
-    /// What was not told yet.
+    /// Changes that were not passed to the workers yet.
     changes: Vec<OpenChange>,
 }
 
@@ -61,12 +65,12 @@ pub(crate) struct ServerTable {
 #[derive(Debug)]
 struct RuleServers {
     version: RuleVersion,
-    /// The values of the list, in order, and whether they are too many to be counted.
+    /// The values of the list, in order, and whether they are too many for counters and states.
     values: ValueSet,
     is_too_long: bool,
-    /// By index of the value.
+    /// By index of the value. Empty if the list is too long.
     servers: Vec<Server>,
-    /// Servers that have left the list, each with the first snapshot that has it not.
+    /// Servers that were removed from the list, each with the generation of the first snapshot without it.
     former: Vec<(Server, u64)>,
 }
 
@@ -109,7 +113,7 @@ impl Server {
         }
     }
 
-    /// Applies an order. Returns whether it changes the state.
+    /// Applies a command. Returns whether it changes the state.
     fn apply(&mut self, now_ms: u64, order: ServerOrder, reason: Option<&str>) -> bool {
         let before = self.state();
         match order {
@@ -129,7 +133,7 @@ impl Server {
 }
 
 impl RuleServers {
-    /// Whether a server takes new connections, for each.
+    /// For each server, whether it takes new connections.
     fn open(&self) -> Vec<bool> {
         let is_up = |server: &Server| server.state() == ServerState::Up;
         let none_is_up = !self.servers.iter().any(is_up);
@@ -137,17 +141,17 @@ impl RuleServers {
         self.servers.iter().map(takes).collect()
     }
 
-    /// Whether some of its servers take no new connections although they have a weight.
+    /// Whether some servers with a weight above 0 take no new connections.
     fn is_limited(&self) -> bool {
         self.servers.iter().zip(self.open()).any(|(server, open)| !open && server.weight > 0)
     }
 
-    /// What workers are told.
+    /// The change for the workers.
     fn change(&self) -> OpenChange {
         let open = self.open();
         let some =
             || OpenServers::new(&self.values, |index| open.get(index as usize).is_some_and(|open| *open));
-        // Rules whose servers have no weight at all are not made.
+        // The checker refuses rules in which every weight is 0.
         (self.version, self.is_limited().then(some))
     }
 }
@@ -170,8 +174,9 @@ impl ServerTable {
         &self.cells
     }
 
-    /// Sets the servers of a rule, whose compiled form is `stateful` and whose first snapshot is `generation`; a rule that it replaces has the
-    /// same id. Returns the slots by index of the value; `None` if it does not balance, or over too many values.
+    /// Sets the servers of a rule. `stateful` is its compiled form, and `generation` its first snapshot. If
+    /// it replaces a rule, that rule has the same id. Returns the slots by index of the value; `None` if the
+    /// rule does not balance, or balances over too many values.
     pub(crate) fn install(
         &mut self,
         rule: &Rule,
@@ -218,7 +223,7 @@ impl ServerTable {
         slots
     }
 
-    /// Removes a rule, which snapshots from `generation` on have not.
+    /// Removes a rule, which snapshots from `generation` on do not have.
     pub(crate) fn remove(&mut self, rule: RuleId, generation: u64) {
         let Some(gone) = self.rules.remove(&rule) else { return };
         self.former.extend(gone.is_limited().then_some((gone.version, generation)));
@@ -227,12 +232,14 @@ impl ServerTable {
         self.retired.extend(servers.map(|server| (server.slot, generation)));
     }
 
-    /// What changed since the last call, to be told to workers before a snapshot is published and after [`ServerTable::reclaim`].
+    /// Takes the changes since the last call. The caller must pass them to the workers before it publishes a
+    /// snapshot, and after [`ServerTable::reclaim`].
     pub(crate) fn take_changes(&mut self) -> Vec<OpenChange> {
         std::mem::take(&mut self.changes)
     }
 
-    /// Frees the slots that no connection has and no snapshot in use; `oldest` is the oldest of these.
+    /// Frees the slots that neither a connection nor a snapshot in use has. `oldest` is the oldest snapshot
+    /// in use.
     pub(crate) fn reclaim(&mut self, oldest: u64) {
         let ServerTable { cells, slots, rules, retired, baselines, former, changes } = self;
         former.retain(|(version, until)| {
@@ -255,7 +262,8 @@ impl ServerTable {
         rules.retain(|_, rule| rule.is_too_long || !rule.servers.is_empty() || !rule.former.is_empty());
     }
 
-    /// Applies an order to the server of a rule, or of all rules that have it. Returns what the server is now in each.
+    /// Applies a command to a server of one rule, or of all rules that have it. Returns the new state of the
+    /// server in each of these rules.
     ///
     /// # Errors
     /// There is no such server.
@@ -288,7 +296,7 @@ impl ServerTable {
         }
     }
 
-    /// The slots of a server of these rules, also of one that has left their lists.
+    /// The slots of a server in these rules, also if it was removed from their lists.
     pub(crate) fn slots_of(&self, server: ServerName, rules: &[OrderedServer]) -> Vec<ServerSlot> {
         let rules = rules.iter().filter_map(|ordered| self.rules.get(&ordered.rule));
         let all =
@@ -301,7 +309,7 @@ impl ServerTable {
         self.rules.is_empty()
     }
 
-    /// All servers; `live` is the traffic of connections that have not ended.
+    /// All servers. `live` is the traffic of connections that have not ended.
     pub(crate) fn list(&self, live: &ServerTraffic) -> Vec<ServerInfo> {
         let mut list = Vec::new();
         for (id, rule) in &self.rules {
@@ -314,7 +322,7 @@ impl ServerTable {
         list
     }
 
-    /// Counts from zero again; `live` is the traffic of connections that have not ended.
+    /// Clears the counters. `live` is the traffic of connections that have not ended.
     pub(crate) fn clear_counts(&mut self, live: &ServerTraffic) {
         for rule in self.rules.values() {
             let servers = rule.servers.iter().chain(rule.former.iter().map(|(server, _)| server));
@@ -352,7 +360,7 @@ impl ServerTable {
     }
 }
 
-/// The names of the values of a list.
+/// The server names of the values of a list.
 fn listed(field: Option<Field>, values: &ValueSet) -> impl Iterator<Item = ServerName> {
     field.into_iter().flat_map(move |field| {
         (0..values.len()).filter_map(move |index| ServerName::of(field, values.nth(index)))

@@ -1,10 +1,13 @@
 //! Assigns counter slots to rules, across policy updates.
 //!
-//! A rule that stays (id and content equal) keeps its slot and so its counters. A stateful rule that replaces another one under its id keeps
-//! the slot and so the connections, but counts from zero. Workers' cells are never written for that: what a
-//! rule shows is the difference from a baseline, which also serves to clear its counters and to restore those of an earlier run. A slot is assigned to another rule only when no worker can
-//! still count for the old one: when every snapshot that contains the old rule is gone. Then its cells are reset; otherwise only their
-//! worker writes them.
+//! A rule that stays (equal id and content) keeps its slot, and so its counters. A stateful rule that
+//! replaces another one under the same id keeps the slot, and so the connections, but counts from zero. The
+//! workers' cells are not written for this: the reported counters are the difference from a baseline. The
+//! baseline also serves to clear counters, and to restore those of an earlier run.
+//!
+//! A slot is assigned to another rule only after every snapshot that contains the old rule is freed. No
+//! worker can count for the old rule then, and the cells are reset. At all other times, only their worker
+//! writes the cells.
 //!
 //! Belongs to the control side.
 
@@ -16,10 +19,10 @@ use mmb_policy::RuleId;
 use std::collections::HashMap;
 use std::ops::Add;
 
-/// Capacity for retired slots that is kept while rules change one by one.
+/// The capacity for retired slots that is kept, for rules that change one by one.
 const USUALLY_RETIRED: usize = 4096;
 
-/// A slot that snapshots from `until` on do not use.
+/// A slot that snapshots from the generation `until` on do not use.
 #[derive(Clone, Copy, Debug)]
 struct RetiredSlot {
     slot: RuleSlot,
@@ -35,9 +38,9 @@ pub(crate) struct RuleSlots {
     /// In the order of `until`.
     retired: Vec<RetiredSlot>,
     slots: IdPool<RuleSlot>,
-    /// By slot, what is subtracted from its cells, modulo 2^64; zero for the slots beyond the end.
+    /// By slot: the value that is subtracted from its cells, modulo 2^64. Zero for slots beyond the end.
     baselines: Vec<RuleCount>,
-    /// The packets that were dropped by rules that are gone, except those of retired slots.
+    /// The packets that removed rules dropped, except those of retired slots.
     dropped_before: Count,
 }
 
@@ -58,14 +61,14 @@ impl RuleSlots {
         self.workers.len()
     }
 
-    /// Retires the slot of a rule that snapshot `until` no longer contains; returns the slot.
+    /// Retires the slot of a rule that snapshots from `until` on do not contain. Returns the slot.
     pub(crate) fn retire(&mut self, id: RuleId, until: u64) -> Option<RuleSlot> {
         let slot = self.by_id.remove(id)?;
         self.retired.push(RetiredSlot { slot, until });
         Some(slot)
     }
 
-    /// Frees the retired slots that no snapshot in use contains; `oldest` is the oldest snapshot in use.
+    /// Frees the retired slots that no snapshot in use contains. `oldest` is the oldest snapshot in use.
     pub(crate) fn reclaim(&mut self, oldest: u64) {
         let gone = self.retired.partition_point(|retired| retired.until <= oldest);
         for at in 0..gone {
@@ -95,7 +98,7 @@ impl RuleSlots {
         slot
     }
 
-    /// Counts the hits of a slot's rule, which is one on streams.
+    /// Provides cells for the hits of a slot's rule on streams.
     pub(crate) fn count_hits(&mut self, slot: RuleSlot) {
         self.workers.iter().for_each(|cells| cells.count_hits(slot));
     }
@@ -105,30 +108,30 @@ impl RuleSlots {
         self.by_id.get(id)
     }
 
-    /// The packets of a rule.
+    /// The counters of a rule.
     pub(crate) fn count(&self, id: RuleId) -> RuleCount {
         self.get(id).map(|slot| self.shown(slot)).unwrap_or_default()
     }
 
-    /// The packets that were dropped by rules that are gone.
+    /// The packets that removed rules dropped.
     pub(crate) fn dropped_before(&self) -> Count {
         let retired = self.retired.iter().map(|retired| self.shown(retired.slot).dropped);
         retired.fold(self.dropped_before, Count::add)
     }
 
-    /// Adds packets that were dropped by rules of an earlier run that are gone.
+    /// Adds packets of an earlier run that removed rules dropped.
     pub(crate) fn restore_dropped_before(&mut self, earlier: Count) {
         self.dropped_before = self.dropped_before + earlier;
     }
 
-    /// Counts from zero again in a slot whose rule was replaced or is gone.
+    /// Makes a slot count from zero, because its rule was replaced or removed.
     pub(crate) fn restart(&mut self, slot: RuleSlot) {
         let now = self.sum(slot);
         self.dropped_before = self.dropped_before + (now - self.baseline(slot)).dropped;
         self.set_baseline(slot, now);
     }
 
-    /// Counts from zero again in all slots. Returns the packets that were dropped by rules since the last call.
+    /// Makes all slots count from zero. Returns the packets that rules dropped since the last call.
     pub(crate) fn clear(&mut self) -> u64 {
         for number in 1..=self.slots.highest() {
             RuleSlot::new(number).into_iter().for_each(|slot| self.restart(slot));
@@ -136,7 +139,7 @@ impl RuleSlots {
         std::mem::take(&mut self.dropped_before).packets
     }
 
-    /// Adds the packets of an earlier run to those of a rule that exists.
+    /// Adds the counters of an earlier run to those of a rule that exists.
     pub(crate) fn restore(&mut self, slot: RuleSlot, earlier: RuleCount) {
         self.set_baseline(slot, self.baseline(slot) - earlier);
     }
@@ -177,8 +180,8 @@ impl RuleSlots {
 /// Rule ids per page.
 const PAGE: u32 = 16;
 
-/// Slots by rule id. Ids are mostly consecutive, so they are stored in pages: that costs little more than the slots themselves, except that
-/// an isolated id costs a page.
+/// Slots by rule id. Ids are mostly consecutive, so slots are stored in pages. That costs little more than
+/// the slots themselves, except that an isolated id costs a page.
 #[derive(Debug, Default)]
 struct SlotPages(HashMap<u32, [Option<RuleSlot>; PAGE as usize]>);
 
@@ -230,7 +233,7 @@ mod tests {
     fn a_slot_waits_for_every_snapshot_that_knows_its_rule() {
         let mut slots = RuleSlots::new(1);
         let first = slots.assign(RuleId(1));
-        // A worker uses snapshot 1 while two policies come and go.
+        // A worker uses snapshot 1 while two policies are published and replaced.
         slots.retire(RuleId(1), 2);
         slots.reclaim(1);
         let second = slots.assign(RuleId(2));
@@ -238,7 +241,7 @@ mod tests {
         slots.reclaim(1);
         let third = slots.assign(RuleId(3));
         assert!(first != second && third != first && third != second);
-        // It has moved on to 2, which still knows the second, and then to 3.
+        // The worker picks up snapshot 2, which still contains the second rule, and then snapshot 3.
         slots.reclaim(2);
         assert_eq!(slots.assign(RuleId(4)), first);
         slots.reclaim(3);

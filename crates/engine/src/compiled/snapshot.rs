@@ -1,8 +1,9 @@
 //! A compiled policy as workers use it: immutable, and shared by all of them.
 //!
-//! Life-cycle: the control side compiles and publishes it; every worker picks it up between two vectors and releases the one before; the
-//! control side, which holds a reference until then, frees it. A snapshot shares unchanged parts with the one before it: classifier,
-//! actions and edits are persistent structures, of which a change copies a few pages.
+//! Life-cycle: the control side compiles and publishes a snapshot. Every worker picks it up between two
+//! vectors and releases the previous one. The control side keeps a reference to a snapshot until no worker
+//! uses it, and then frees it. A snapshot shares unchanged parts with the previous one: classifier, actions
+//! and edits are persistent structures, of which a change copies a few pages.
 
 use super::action::{
     ActionTable, CompiledRules, EditId, EditTable, LimitRuleTable, LogRuleTable, StatefulRuleTable,
@@ -27,7 +28,8 @@ use mmb_policy::{Policy, RuleId};
 use mmb_rewrite::Edit;
 use std::sync::Arc;
 
-/// A stateful rule and its successors. The slot alone may belong to another rule later.
+/// A stateful rule and its successors. The slot alone does not identify them: it may belong to another rule
+/// later.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RuleLineage {
     slot: RuleSlot,
@@ -46,14 +48,15 @@ pub(crate) struct Snapshot {
     /// Number of stateful rules.
     pub(crate) stateful_rules: usize,
     per_packet_rules: usize,
-    /// Finds the per-packet rules, among packets that need no other rules; `None` if there are no such rules, or no such packets.
+    /// Finds the per-packet rules that packets with a cached verdict match. `None` if there are no per-packet
+    /// rules, or if verdicts are not cached.
     pub(crate) per_packet: Option<Classifier>,
     /// Number of rules that match on `ct`.
     pub(crate) ct_rules: usize,
     logs: LogRuleTable,
-    /// Number of rules that tell of packets.
+    /// Number of rules with `log`.
     pub(crate) log_rules: usize,
-    /// How many packets each of them tells of.
+    /// The rate limit of each rule with `log`; `None`: no limit.
     pub(crate) log_limit: Option<RateLimit>,
     limits: LimitRuleTable,
     /// Number of rules with limits.
@@ -63,14 +66,15 @@ pub(crate) struct Snapshot {
     pub(crate) stream_settings: StreamSettings,
     /// Number of rules on streams.
     pub(crate) stream_rules: usize,
-    /// Their patterns.
+    /// The patterns of the rules on streams.
     pub(crate) streams: Arc<StreamPatterns>,
     pub(crate) parser_limits: ParserLimits,
-    /// Whether workers remember what packets of flows matched.
+    /// Whether workers remember which rules the packets of flows matched.
     pub(crate) flow_cache: FlowCacheUse,
     /// Whether flows are offloaded.
     pub(crate) offload: Offload,
-    /// Finds packets whose flows may match rules on more than addresses, ports and protocol; `None` if there are no such rules.
+    /// Finds packets whose flows must not be offloaded, because rules may decide differently on their
+    /// packets. `None` if there are no such rules.
     pub(crate) blockers: Option<Classifier>,
     pub(crate) routes: Box<[Route]>,
     /// The generation of the last snapshot that enabled a port.
@@ -125,14 +129,14 @@ impl Snapshot {
         }
     }
 
-    /// Records whether this snapshot enables a port that was disabled in the one before it.
+    /// Records whether this snapshot enables a port that was disabled in the previous snapshot.
     pub(crate) fn follows(&mut self, before: &Snapshot) {
         let mut both = before.routes.iter().zip(&self.routes);
         let enables = both.any(|(old, new)| new.enabled && !old.enabled);
         self.enabled_at = if enables { self.generation } else { before.enabled_at };
     }
 
-    /// The epoch of its flows, for hosts that forward them: not 0.
+    /// The epoch of the snapshot's flows, for hosts with flow offload. Never 0.
     pub(crate) fn epoch(&self) -> u32 {
         (self.generation % u64::from(u32::MAX)) as u32 + 1
     }
@@ -143,30 +147,31 @@ impl Snapshot {
         self.routes.get(usize::from(port.0)).copied().unwrap_or_else(|| Route::of_unknown(port))
     }
 
-    /// The MTU of the port that a packet came in by, as far as it is known.
+    /// The MTU of the port on which a packet arrived; `u32::MAX` if it is unknown.
     pub(crate) fn own_mtu(&self, port: PortId) -> u32 {
         let peer = self.route(port).to.map(|(peer, _)| self.route(peer).to);
         peer.flatten().filter(|(to, _)| *to == port).map_or(u32::MAX, |(_, mtu)| mtu)
     }
 
-    /// Whether verdicts may be cached for connections: the rules that they do not determine are found for each packet.
+    /// Whether verdicts may be cached for connections. This requires that per-packet rules can be found for
+    /// each packet.
     #[inline]
     pub(crate) fn caches_verdicts(&self) -> bool {
         self.per_packet_rules == 0 || self.per_packet.is_some()
     }
 
-    /// The stateful rule of a slot that was assigned to one, if it still exists.
+    /// The stateful rule of a slot that was assigned to a stateful rule; `None` if the rule no longer exists.
     #[inline]
     pub(crate) fn stateful(&self, slot: RuleSlot) -> Option<&Arc<StatefulRule>> {
         self.stateful.at(slot.index()).as_ref()
     }
 
-    /// The rule that tells of packets of a slot that was assigned to one.
+    /// The rule with `log` of a slot that was assigned to one.
     pub(crate) fn log_rule(&self, slot: RuleSlot) -> Option<&Arc<LogRule>> {
         self.logs.at(slot.index()).as_ref()
     }
 
-    /// The limit of the rule of a slot that was assigned to one with a limit.
+    /// The limit of a slot that was assigned to a rule with a limit.
     #[inline]
     pub(crate) fn limit_rule(&self, slot: RuleSlot) -> Option<&LimitRule> {
         self.limits.at(slot.index()).as_deref()
@@ -198,7 +203,7 @@ impl Snapshot {
     }
 }
 
-/// How many packets a rule with `log` tells of; `None`: of all.
+/// The rate limit of a rule with `log`; `None`: no limit.
 fn log_limit(settings: &LogSettings) -> Option<RateLimit> {
     (settings.rate > 0).then(|| RateLimit::per_second(settings.rate, settings.burst))
 }

@@ -1,5 +1,5 @@
-//! Compiled stateful rules: their mappings, the version that distinguishes a rule from a later one with the same id, and the line of
-//! successors by which a connection finds the later one.
+//! Compiled stateful rules and their mappings. A version distinguishes a rule from a later rule with the same
+//! id. Through a line of successors, a connection finds that later rule.
 
 use super::streams::StreamRule;
 use crate::server_cells::ServerSlot;
@@ -16,15 +16,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(crate) struct StatefulRule {
     pub(crate) id: RuleId,
     pub(crate) version: RuleVersion,
-    /// The version of the first rule of the line of successors to which it belongs. Connections keep the rules of this line.
+    /// The version of the first rule in this rule's line of successors. Connections keep the rules of this
+    /// line.
     pub(crate) line: RuleVersion,
     /// The number of rule sets with users, over all workers, that have a rule of this line.
     pub(crate) sets: Arc<AtomicU32>,
-    /// Whether it drains.
+    /// Whether the rule drains.
     pub(crate) drains: bool,
-    /// Whether all packets of one direction of a connection match it, or none.
+    /// Whether all packets of one direction of a connection match the rule, or none of them.
     pub(crate) is_constant: bool,
-    /// Whether it accepts packets.
     pub(crate) accepts: bool,
     /// The mapping of addresses and ports.
     pub(crate) mapping: Mapping,
@@ -34,9 +34,10 @@ pub(crate) struct StatefulRule {
     pub(crate) flow_label: Option<ValueChoice>,
     pub(crate) seq: Option<ValueChoice>,
     pub(crate) ack: Option<ValueChoice>,
-    /// The servers that it balances over, by the index of their values, if they are counted.
+    /// The slots of the servers over which the rule balances, by index of their values. `None` if servers are
+    /// not counted.
     pub(crate) servers: Option<Arc<[ServerSlot]>>,
-    /// What it does with the bytes of its connections.
+    /// What the rule does with the bytes of its connections.
     pub(crate) stream: Option<Box<StreamRule>>,
 }
 
@@ -56,7 +57,8 @@ impl ValueChoice {
     }
 }
 
-/// Whether a target of a stateful rule is a mapping: applied once per connection, and reversed on its replies.
+/// Whether a target of a stateful rule is a mapping: applied once per connection, and reversed on its
+/// replies.
 pub(crate) fn is_mapping(target: &Target) -> bool {
     match target {
         Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => true,
@@ -75,7 +77,8 @@ pub(crate) fn is_mapping(target: &Target) -> bool {
     }
 }
 
-/// Whether a target must see each packet: it drops some of them and others not, or tells of them.
+/// Whether a target must see each packet, because it drops some packets and passes others, or because it logs
+/// packets.
 pub(super) fn sees_each(target: &Target) -> bool {
     matches!(target, Target::Log(_) | Target::Limit(_))
         || matches!(target, Target::Drop(rate) if *rate != DropRate::ALL)
@@ -103,14 +106,20 @@ pub(super) fn is_constant(id: FieldId) -> bool {
     )
 }
 
-/// Whether a rule is a per-packet rule: some packets of one direction of a connection may match it and others not, because it matches on more
-/// than addresses, ports, protocol and `ct`, or it must see each packet: it drops some and others not, by chance or by a rate, or tells of them. A stateful rule
-/// is none: a connection keeps its rules, whatever its later packets match.
+/// Whether a rule is a per-packet rule, which no cached verdict contains. A rule is one in two cases:
+///
+/// - It matches on more than addresses, ports, protocol and `ct`. Then some packets of one direction of a
+///   connection may match it, and others may not.
+/// - It must see each packet, because it drops some packets and passes others, by chance or by a rate, or
+///   because it logs packets.
+///
+/// A stateful rule is never a per-packet rule: a connection keeps its rules, whatever its later packets
+/// match.
 pub(crate) fn is_per_packet(rule: &Rule) -> bool {
     !rule.stateful && (!has_constant_matches(rule) || rule.targets.iter().any(sees_each))
 }
 
-/// Whether all packets of one direction of a connection match a rule, or none.
+/// Whether all packets of one direction of a connection match a rule, or none of them.
 fn has_constant_matches(rule: &Rule) -> bool {
     rule.matches.iter().all(|constraint| is_constant(constraint.field.id))
 }
@@ -120,7 +129,8 @@ pub(crate) fn accepts(rule: &Rule) -> bool {
     rule.targets.contains(&Target::Accept)
 }
 
-/// An upper bound of the bytes of a server of a rule: its text, its place in the mapping, its state and its counters.
+/// An upper bound of the bytes of a server of a rule: its text, its place in the mapping, its state and its
+/// counters.
 const SERVER_BYTES: u64 = 320;
 
 /// An upper bound of the bytes of the servers of a rule, and of the tables by which it finds them.
@@ -139,7 +149,7 @@ pub(super) fn server_bytes(rule: &Rule) -> u64 {
 }
 
 impl StatefulRule {
-    /// Compiles a rule; `before` is the one that it replaces.
+    /// Compiles a rule. `before` is the rule that it replaces.
     pub(crate) fn compile(rule: &Rule, version: RuleVersion, before: Option<&StatefulRule>) -> StatefulRule {
         let mut stateful = StatefulRule {
             id: rule.id.unwrap_or(RuleId(0)),
@@ -176,7 +186,7 @@ impl StatefulRule {
                 Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => {}
                 Target::StripAll | Target::Drop(_) | Target::Reject(_) | Target::Accept | Target::Log(_) => {}
                 Target::Limit(_) => {}
-                // Decided on the stream.
+                // The stream decides.
                 Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) => {}
                 Target::Helper(_) => {}
             }
@@ -186,7 +196,7 @@ impl StatefulRule {
         stateful
     }
 
-    /// Whether a connection has it, or a rule of its line.
+    /// Whether a connection has this rule, or another rule of its line.
     pub(crate) fn is_used(&self) -> bool {
         self.sets.load(Ordering::Relaxed) > 0
     }
@@ -196,7 +206,7 @@ impl StatefulRule {
         self.sets.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts off a rule set that has lost its last user.
+    /// Discounts a rule set that has lost its last user.
     pub(crate) fn remove_set(&self) {
         self.sets.fetch_sub(1, Ordering::Relaxed);
     }
@@ -240,7 +250,7 @@ impl StatefulRule {
                 Some(PortMapping::within(&ranges))
             }
         };
-        // The checker gives stateful targets only to fields that are a part.
+        // The checker allows these targets only on fields with a mapped part.
         let Some(part) = field.info().bindings.part else { return };
         match part {
             MappedPart::SourceAddress => self.mapping.saddr = addresses(),
@@ -265,7 +275,7 @@ fn balancing(field: Field, method: LbMethod, rule: RuleVersion) -> Option<Balanc
     let over = match field.info().bindings.part? {
         MappedPart::DestinationAddress => BalancedPart::Address,
         MappedPart::DestinationPort => BalancedPart::Port,
-        // The checker gives `lb` no others.
+        // The checker allows `lb` only on the fields above.
         MappedPart::SourceAddress | MappedPart::SourcePort | MappedPart::IpId => return None,
         MappedPart::FlowLabel | MappedPart::SequenceNumber | MappedPart::AckNumber => return None,
     };
@@ -277,7 +287,8 @@ fn balancing(field: Field, method: LbMethod, rule: RuleVersion) -> Option<Balanc
     Some(Balancing { method, over, rule })
 }
 
-/// The range that `shuffle` uses by default: every number, for ports those above the well-known ones (RFC 6056).
+/// The range that `shuffle` uses by default: every number, for ports those above the well-known ones (RFC
+/// 6056).
 fn usual_range(field: Field) -> (u128, u128) {
     if let Some(MappedPart::SourcePort | MappedPart::DestinationPort) = field.info().bindings.part {
         return (1024, 65_535);

@@ -1,4 +1,5 @@
-//! The stateful rules that a change of the policy removes or replaces: by them the connections that it affects are counted.
+//! The stateful rules that a change of the policy removes or replaces. With them, the control side counts the
+//! connections that the change affects.
 
 use mmb_conn::nat::RuleVersion;
 use std::collections::HashMap;
@@ -7,7 +8,7 @@ use std::collections::HashMap;
 #[derive(Clone, Debug, Default)]
 pub struct StatefulChange(HashMap<RuleVersion, RuleFate>);
 
-/// What becomes of one of these rules.
+/// What a change does to one of these rules.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RuleFate {
     /// The rule accepts packets.
@@ -48,7 +49,7 @@ impl StatefulChange {
         self.0.insert(line, fate);
     }
 
-    /// Whether it removes the rule of this line.
+    /// Whether the change removes the rule of this line.
     pub(crate) fn removes(&self, line: RuleVersion) -> bool {
         self.fate(line).is_some_and(|fate| fate.successor.is_none())
     }

@@ -1,4 +1,4 @@
-//! Compiled edits of streams: what a rule puts in the place of its matches.
+//! Compiled edits of streams: the bytes with which a rule replaces its matches.
 
 use super::publish_error::PublishError;
 use mmb_classify::RuleSlot;
@@ -11,12 +11,13 @@ use mmb_scan::{EditPatterns, Pattern, PatternKind, SetSource};
 /// The most bytes of a match's replacement.
 pub(crate) const MOST_REPLACED: usize = 64 << 10;
 
-/// The part of streams that a constraint is about.
+/// The part of streams on which a constraint matches.
 pub(super) fn part(constraint: &Match) -> Option<StreamPart> {
     constraint.field.stream_part()
 }
 
-/// Whether a constraint is about the initiator's bytes, and about the responder's. Those on HTTP are about messages.
+/// Whether a constraint matches on the initiator's bytes, and on the responder's. Constraints on HTTP match
+/// on messages instead.
 pub(super) fn directions(constraint: &Match) -> [bool; 2] {
     match part(constraint) {
         Some(StreamPart::Both) => [true, true],
@@ -30,7 +31,7 @@ pub(super) fn directions(constraint: &Match) -> [bool; 2] {
     }
 }
 
-/// What a rule changes in the bytes of its connections.
+/// A rule that edits plain bytes of its connections.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamEditRule {
     pub(crate) slot: RuleSlot,
@@ -42,17 +43,17 @@ pub(crate) struct StreamEditRule {
     pub(crate) order: (Prio, RuleId),
 }
 
-/// What becomes of a match.
+/// What replaces a match.
 #[derive(Clone, Debug)]
 pub(crate) enum EditAction {
-    /// A text stands in its place, repeated or cut to its length.
+    /// A text, repeated or cut to the length of the match.
     Mask(Vec<u8>),
-    /// Other bytes stand in its place.
+    /// Other bytes, of any length.
     Replace(Replacement),
 }
 
 impl EditAction {
-    /// What a target makes of matches in streams; `None` for a target that changes messages of HTTP.
+    /// The action of a target on matches in streams; `None` for a target that changes messages of HTTP.
     fn of(edit: &StreamEdit) -> Option<EditAction> {
         match edit {
             StreamEdit::Mask(_, text) if text.is_empty() => Some(EditAction::Mask(b"*".to_vec())),
@@ -64,7 +65,7 @@ impl EditAction {
         }
     }
 
-    /// Appends what stands in the place of a match.
+    /// Appends the replacement of a match to `into`.
     pub(crate) fn write(&self, matched: &[u8], into: &mut Vec<u8>) {
         match self {
             EditAction::Mask(text) => into.extend(text.iter().cycle().take(matched.len())),
@@ -79,7 +80,7 @@ impl EditAction {
         }
     }
 
-    /// The most bytes that it puts in the place of a match of at most `longest` bytes.
+    /// The length of the longest replacement of a match of at most `longest` bytes.
     fn longest(&self, longest: usize) -> usize {
         let of_part = |part: &ReplacementPart| match part {
             ReplacementPart::Bytes(bytes) => bytes.len(),
@@ -93,10 +94,10 @@ impl EditAction {
 }
 
 impl StreamEditRule {
-    /// Compiles a rule's edit of plain bytes; `None` if it has none.
+    /// Compiles a rule's edit of plain bytes; `None` if the rule has none.
     ///
     /// # Errors
-    /// The reason why it cannot be done.
+    /// Why the edit cannot be compiled.
     pub(crate) fn compile(
         policy: &Policy,
         (slot, id, rule): (RuleSlot, RuleId, &Rule),

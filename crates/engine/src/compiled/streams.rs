@@ -1,7 +1,7 @@
-//! Compiled constraints on streams: the patterns of all rules as one set, and the rules that each pattern is of.
+//! Compiled constraints on streams: the patterns of all rules as one set, and the rules of each pattern.
 //!
-//! One set for the whole policy keeps the state of a scan small, and lets a connection keep it when other parts of the policy change. A match counts
-//! for a connection only if the connection has the rule.
+//! With one set for the whole policy, the state of a scan is small, and a connection keeps that state when
+//! other parts of the policy change. A match counts for a connection only if the connection has the rule.
 
 use super::publish_error::{MOST_CONSTRAINTS, PublishError};
 use super::stream_edit::{StreamEditRule, directions, part};
@@ -25,17 +25,17 @@ use std::sync::Arc;
 pub(crate) struct StreamRule {
     /// How closely the bytes of the initiator and of the responder are followed.
     pub(crate) levels: [Level; 2],
-    /// It is about messages of HTTP.
+    /// It matches on messages of HTTP.
     pub(crate) is_http: bool,
     /// The number of its constraints on streams, all of which must be met.
     pub(crate) constraints: u8,
-    /// A match ends the connection, and tells both ends.
+    /// A match ends the connection with a RST to each end.
     pub(crate) closes: bool,
-    /// A match ends the connection without a word.
+    /// A match ends the connection silently, without a RST.
     pub(crate) drops: bool,
-    /// A match is told, with this text.
+    /// A match is reported, with this text.
     pub(crate) alert: Option<Arc<str>>,
-    /// Bytes and checksums of both directions are told when the connection ends.
+    /// Bytes and checksums of both directions are reported when the connection ends.
     pub(crate) digests: bool,
     /// Whether it searches the bytes of the initiator and of the responder.
     pub(crate) searches: [bool; 2],
@@ -50,12 +50,12 @@ pub(crate) struct StreamRule {
 pub(crate) struct NameConstraint {
     /// Its number among the constraints of its rule.
     pub(crate) number: u8,
-    /// It holds for other names, and without a name.
+    /// The constraint is met by other names, and by a missing name.
     pub(crate) negated: bool,
 }
 
 impl StreamRule {
-    /// `None` for a rule that does not ask for streams.
+    /// Compiles a rule; `None` if it needs no streams.
     pub(crate) fn compile(rule: &Rule) -> Option<Box<StreamRule>> {
         if !rule.is_stream_rule() {
             return None;
@@ -88,7 +88,7 @@ impl StreamRule {
                 Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) | Target::Limit(_) => {}
             }
         }
-        // A RST needs the numbers of both directions.
+        // A RST needs the sequence numbers of both directions.
         let least = if stream.digests || stream.closes { Level::Watch } else { Level::None };
         stream.levels = [least; 2];
         let edits = rule.targets.iter().any(|target| matches!(target, Target::Edit(_)));
@@ -107,13 +107,15 @@ impl StreamRule {
             }
         }
         if stream.is_http {
-            // What a message is, is known when its head is complete.
+            // The head of a message must be complete before rules decide on it, so its bytes may be held
+            // back.
             stream.levels = [Level::Edit; 2];
         }
         Some(Box::new(stream))
     }
 
-    /// How closely the bytes of connections of a protocol are followed. A helper rewrites those of a TCP connection's initiator.
+    /// How closely the bytes of connections of a protocol are followed. The FTP helper rewrites the bytes of
+    /// the initiator of a TCP connection.
     pub(crate) fn levels_of(&self, proto: u8) -> [Level; 2] {
         let [forward, reply] = self.levels;
         match self.helper {
@@ -132,13 +134,14 @@ fn is_http(constraint: &Match) -> bool {
     part(constraint).is_some_and(StreamPart::is_http)
 }
 
-/// The source of the rules on HTTP. If a change of the policy keeps it, connections keep the state of their messages.
+/// The source of the compiled rules on HTTP. If a change of the policy does not affect it, connections keep
+/// the state of their messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct HttpSource {
-    /// With their slots, in the order of (priority, id).
+    /// The rules with their slots, in the order of (priority, id).
     rules: Vec<(u32, Rule)>,
     settings: HttpSettings,
-    /// The lists that they name.
+    /// The lists that the rules name.
     lists: Vec<PatternList>,
 }
 
@@ -155,7 +158,7 @@ impl HttpSource {
         }
     }
 
-    /// Compiles them; those of `before` if they are made of the same.
+    /// Compiles the rules. Returns the compiled rules of `before` if they have the same source.
     fn compile(
         &self,
         policy: &Policy,
@@ -183,43 +186,44 @@ impl HttpSource {
     }
 }
 
-/// A constraint that a pattern meets.
+/// A constraint that a match of a pattern meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PatternUse {
     pub(crate) slot: RuleSlot,
     /// The number of the constraint among those of its rule.
     pub(crate) constraint: u8,
-    /// Whether it is about the initiator's bytes, and about the responder's.
+    /// Whether the constraint matches on the initiator's bytes, and on the responder's.
     pub(crate) directions: [bool; 2],
-    /// The rule edits what matches.
+    /// The rule edits the match.
     pub(crate) edits: bool,
 }
 
 /// The patterns of a policy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StreamPatterns {
-    /// Those of streams; `None` if no rule has any.
+    /// The patterns on plain bytes; `None` if no rule has any.
     pub(crate) bytes: Option<PatternSet>,
-    /// The constraints by pattern.
+    /// The constraints by pattern of `bytes`.
     uses: Vec<Vec<PatternUse>>,
-    /// Those of server names that are regexes.
+    /// The regexes on server names; `None` if no rule has any.
     pub(crate) names: Option<PatternSet>,
     name_uses: Vec<Vec<PatternUse>>,
-    /// Whole names.
+    /// The constraints by whole server name.
     exact: HashMap<Vec<u8>, Vec<PatternUse>>,
-    /// Domains, without the leading dot, for the names below them and their own.
+    /// The constraints by domain, without the leading dot. They are met by the domain itself and by the names
+    /// below it.
     domains: HashMap<Vec<u8>, Vec<PatternUse>>,
     /// The rules that edit plain bytes, by slot.
     edits: Vec<StreamEditRule>,
     /// The rules on HTTP, in their order.
     pub(crate) http: Option<Arc<HttpRules>>,
-    /// What they are made of.
+    /// The source of `http`.
     http_source: HttpSource,
     /// Some rule has a helper.
     pub(crate) has_helpers: bool,
 }
 
-/// Patterns of one kind while they are gathered.
+/// Patterns of one kind while they are collected.
 #[derive(Default)]
 struct PatternTable<'p> {
     numbers: HashMap<(&'p [u8], Option<bool>), u32>,
@@ -277,15 +281,16 @@ impl<'p> PatternTable<'p> {
     }
 }
 
-// What the language lets pass can be searched for.
+// Every text that the language accepts can be searched for.
 const _: () = assert!(PatternList::MAX_PATTERN == mmb_scan::MOST_TEXT);
 
 impl StreamPatterns {
-    /// The patterns of a policy's rules on streams, which are in these slots. Rules on HTTP that are as in `before` are taken from there, so that
-    /// connections keep the state of their messages.
+    /// Compiles the patterns of a policy's rules on streams. `rules` has the slots of these rules. Rules on
+    /// HTTP that are unchanged since `before` are taken from there, so that connections keep the state of
+    /// their messages.
     ///
     /// # Errors
-    /// A rule whose patterns cannot be searched for, or patterns that `sets` does not know.
+    /// A rule has patterns that cannot be searched for, or patterns that `sets` does not know.
     pub(crate) fn build(
         policy: &Policy,
         rules: &BTreeMap<RuleId, RuleSlot>,
@@ -344,7 +349,7 @@ impl StreamPatterns {
         &self.edits
     }
 
-    /// What a rule does to plain bytes.
+    /// A rule's edit of plain bytes.
     #[inline]
     pub(crate) fn edit(&self, slot: RuleSlot) -> Option<&StreamEditRule> {
         let at = self.edits.binary_search_by_key(&slot.number(), |edit| edit.slot.number()).ok()?;
@@ -359,17 +364,18 @@ impl StreamPatterns {
         names.entry(name_key(text)).or_default().push(of);
     }
 
-    /// The constraints that a pattern of streams meets.
+    /// The constraints that a match of a stream pattern meets.
     pub(crate) fn uses(&self, pattern: u32) -> &[PatternUse] {
         self.uses.get(pattern as usize).map_or(&[], Vec::as_slice)
     }
 
-    /// The constraints that a pattern of server names meets.
+    /// The constraints that a match of a server name pattern meets.
     pub(crate) fn name_uses(&self, pattern: u32) -> &[PatternUse] {
         self.name_uses.get(pattern as usize).map_or(&[], Vec::as_slice)
     }
 
-    /// The constraints that a server name meets by its text, in lower case and without a trailing dot.
+    /// The constraints that a server name meets by its text. `name` is in lower case and without a trailing
+    /// dot.
     pub(crate) fn uses_of_name<'n>(&'n self, name: &'n [u8]) -> impl Iterator<Item = PatternUse> + 'n {
         let below =
             name.iter().enumerate().filter(|(_, byte)| **byte == b'.').map(|(dot, _)| &name[dot + 1..]);

@@ -7,7 +7,8 @@ use mmb_conn::ConnId;
 use std::sync::Arc;
 
 impl Connections {
-    /// The packets of the connections that servers have now, which their counters do not have yet.
+    /// The packets of connections that have not ended, by server. The counters of servers do not have them
+    /// yet.
     ///
     /// # Errors
     /// A worker does not answer.
@@ -26,7 +27,7 @@ impl Connections {
         Ok(traffic)
     }
 
-    /// Ends the connections of a server, and returns how many.
+    /// Ends the connections of a server. Returns their number.
     ///
     /// # Errors
     /// A worker does not answer.

@@ -1,4 +1,4 @@
-//! The servers of rules that balance: states and counters.
+//! The servers of rules with `lb`: states and counters.
 
 use super::Engine;
 use crate::compiled::UnknownServer;
@@ -6,8 +6,8 @@ use crate::server_cells::{OrderedServer, ServerConnections, ServerInfo, ServerTr
 use mmb_policy::{ServerCommand, ServerName};
 
 impl Engine {
-    /// Applies what is said about a server, from the next connection on. Existing connections stay. `now_ms` is the time since 1970. Returns
-    /// what the server is now in each rule that has it.
+    /// Applies a server command. It applies to new connections; existing connections stay. `now_ms` is the
+    /// time since 1970. Returns the state of the server in each rule that has it.
     ///
     /// # Errors
     /// There is no such server.
@@ -21,12 +21,13 @@ impl Engine {
         Ok(ordered)
     }
 
-    /// Tells workers which servers take new connections.
+    /// Passes to workers which servers accept new connections.
     pub(super) fn tell_open_servers(&mut self) {
         self.common.set_open_servers(self.compiler.servers_mut().take_changes());
     }
 
-    /// The connections that a server has in these rules, for [`Connections::kill_of_server`](crate::Connections::kill_of_server).
+    /// Identifies the connections that a server has in these rules, for
+    /// [`Connections::kill_of_server`](crate::Connections::kill_of_server).
     pub fn server_connections(&self, server: ServerName, rules: &[OrderedServer]) -> ServerConnections {
         ServerConnections(self.compiler.servers().slots_of(server, rules))
     }
@@ -36,13 +37,14 @@ impl Engine {
         !self.compiler.servers().is_empty()
     }
 
-    /// All servers, by rule. `live` is what [`Connections::server_traffic`](crate::Connections::server_traffic) has returned: counters lack the packets of
-    /// connections without it.
+    /// All servers, by rule. `live` is the result of
+    /// [`Connections::server_traffic`](crate::Connections::server_traffic): it has the packets of connections
+    /// that have not ended, which the counters lack.
     pub fn servers(&self, live: &ServerTraffic) -> Vec<ServerInfo> {
         self.compiler.servers().list(live)
     }
 
-    /// Lets the counters of servers begin at zero again. `live` as for [`Engine::servers`].
+    /// Clears the counters of servers. `live` as for [`Engine::servers`].
     pub fn clear_server_counters(&mut self, live: &ServerTraffic) {
         self.compiler.servers_mut().clear_counts(live);
     }

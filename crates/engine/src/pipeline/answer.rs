@@ -1,4 +1,4 @@
-//! Answers to packets of a vector, and the vectors of answers.
+//! Answers packets of a vector, and sends vectors of answers.
 
 use super::forward::l3_len;
 use super::state::Pipeline;
@@ -10,7 +10,8 @@ use mmb_classify::RuleSlot;
 use mmb_packet::Packet;
 
 impl Pipeline {
-    /// The verdict on a packet of the vector, as it was received, that a rule drops. Answers it if the rule rejects it.
+    /// Returns the verdict on a packet of the vector that the rule `by` drops. If the rule rejects, answers
+    /// the packet from its bytes as they were received.
     #[inline]
     pub(super) fn dropped_by(
         &mut self,
@@ -27,14 +28,15 @@ impl Pipeline {
         Verdict::Drop(verdict.drop_reason())
     }
 
-    /// Whether some of these packets, which came in by one port, may exceed the MTU of the port that they would leave by, and their sender is told.
+    /// Whether some of these packets, which arrived on one port, may exceed the MTU of their egress port.
+    /// False if MTU errors are off.
     #[inline]
     pub(super) fn may_exceed(snapshot: &Snapshot, route: &Route, packets: &[Packet<'_>]) -> bool {
         let Some((_, mtu)) = route.to.filter(|_| snapshot.answers.mtu_errors) else { return false };
         packets.iter().any(|packet| packet.len() > packet.link.header_len() + mtu as usize)
     }
 
-    /// Prepares errors about the packets of the vector that exceed the MTU as they were received.
+    /// Prepares errors for the packets of the vector that exceed the MTU as they were received.
     #[inline(never)]
     pub(super) fn prepare_mtu_errors(
         &mut self,
@@ -54,7 +56,7 @@ impl Pipeline {
         }
     }
 
-    /// Sends answers by the ports that the packets came in by which they answer.
+    /// Sends answers on the ports on which the answered packets arrived.
     pub(super) fn pass_answers(
         &mut self,
         (snapshot, cycles): (&Snapshot, &impl Cycles),
@@ -69,7 +71,7 @@ impl Pipeline {
             self.cells.forwarded(usize::from(packet.port.0), count);
         }
         if is_tapped {
-            // They have matched no rules.
+            // Answers match no rules. Without keys, this clears the matches of the previous vector.
             self.keys.clear();
             self.classify(snapshot, cycles, packets);
             self.end_taps(snapshot, (Origin::Answer, false), packets, verdicts);

@@ -7,7 +7,7 @@ use crate::drop::DropReason;
 use crate::verdict::Verdict;
 use mmb_packet::{Class, Layout, Packet, PortId};
 
-/// Checks packets against the MTU, and counts all but those that wait.
+/// Checks packets against the MTU and counts them, except the packets for which `waits` is true.
 #[inline(always)]
 pub(super) fn forward<'l>(
     snapshot: &Snapshot,
@@ -55,7 +55,7 @@ struct PortRun {
 }
 
 impl PortRun {
-    /// Adds a packet. Returns the previous run if the packet begins another.
+    /// Adds a packet. Returns the previous run if the packet starts another one.
     #[inline]
     fn add(&mut self, port: PortId, bytes: usize) -> Option<(usize, Count)> {
         let port = usize::from(port.0);

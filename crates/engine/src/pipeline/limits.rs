@@ -1,4 +1,4 @@
-//! Asks the limits of rules about a packet.
+//! Applies the limits of rules to packets.
 
 use super::state::Pipeline;
 use crate::compiled::{LimitedPacket, Snapshot};
@@ -10,19 +10,19 @@ use mmb_conn::Tuple;
 use mmb_packet::{Layout, Packet};
 use mmb_rewrite::{NotApplied, NotAppliedCounts};
 
-/// A packet, for the limits of the rules that apply to it.
+/// A packet to which the limits of rules are applied.
 pub(super) struct PacketLimiter<'p> {
     packet: &'p Packet<'p>,
     layout: &'p Layout,
     of: LimitedPacket,
-    /// The ends of its connection.
+    /// The ends of its connection, as the first packet has them.
     first_ends: Option<Tuple>,
     not_applied: &'p mut NotAppliedCounts,
 }
 
 impl Pipeline {
-    /// Prefetches what the limits of the matched rules know of the packets' addresses. `tracked`: connections were looked up, and per-packet rules
-    /// apart from others.
+    /// Prefetches the entries of the packets' addresses in the limits of the matched rules. `tracked`:
+    /// connections were looked up, and per-packet rules were matched separately.
     pub(super) fn fetch_limits(&self, snapshot: &Snapshot, packets: &[Packet<'_>], tracked: bool) {
         if snapshot.limit_rules == 0 {
             return;
@@ -43,7 +43,8 @@ impl Pipeline {
 }
 
 impl<'p> PacketLimiter<'p> {
-    /// A packet of a connection with these ends, or of none; `begins`: it begins one, if it is not dropped.
+    /// A packet of a connection with these ends, or without a connection. `begins`: the packet begins a
+    /// connection, if it is not dropped.
     pub(super) fn new(
         (packet, layout): (&'p Packet<'p>, &'p Layout),
         conntrack: &Conntrack,
@@ -55,7 +56,7 @@ impl<'p> PacketLimiter<'p> {
         PacketLimiter { packet, layout, of, first_ends, not_applied }
     }
 
-    /// Whether the packet is within the limit of a rule, which counts it if it is.
+    /// Whether the packet is within the limit of a rule. If so, the limit counts the packet.
     pub(super) fn admits(&mut self, snapshot: &Snapshot, slot: RuleSlot) -> bool {
         let Some(rule) = snapshot.limit_rule(slot) else { return true };
         let of_connection = snapshot.actions.at(slot.index()).is_stateful();

@@ -1,4 +1,5 @@
-//! Tells of the packets that matched rules with `log`, once their verdict is known. While nobody watches, nothing is done.
+//! Logs the packets that matched rules with `log`, after their verdict is known. Does nothing without a
+//! watcher.
 
 use super::state::Pipeline;
 use crate::compiled::Snapshot;
@@ -7,7 +8,7 @@ use mmb_base::Id;
 use mmb_packet::Packet;
 
 impl Pipeline {
-    /// Tells of the packets of a vector that was decided on without connections.
+    /// Logs the packets of a vector that was decided on without connections.
     #[cold]
     #[inline(never)]
     pub(super) fn log_vector(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>], verdicts: &[Verdict]) {
@@ -25,7 +26,8 @@ impl Pipeline {
         }
     }
 
-    /// Tells of a packet to which the rules in `matched` apply. A stateful rule tells of it if it `begins` a connection.
+    /// Logs a packet to which the rules in `matched` apply. A stateful rule logs it only if it `begins` a
+    /// connection.
     #[cold]
     #[inline(never)]
     pub(super) fn log_matched(

@@ -1,5 +1,5 @@
-//! The rules that apply to a packet with connection tracking: those that it matched, and those of its connection. They are collected, ordered, resolved
-//! and counted.
+//! Collects, sorts, resolves and counts the rules that apply to a packet with connection tracking: those that
+//! it matched, and those of its connection.
 
 use super::limits::PacketLimiter;
 use super::resolver::{VerdictResolver, resolve_limited};
@@ -35,7 +35,8 @@ impl Pipeline {
         }
     }
 
-    /// Orders and counts the rules that apply to a packet, and resolves their accept, drop and reject targets. Returns the one that drops it.
+    /// Sorts and counts the rules in `matched`, and resolves their accept, drop and reject targets. Returns
+    /// the rule that drops the packet.
     pub(super) fn resolve_verdict(
         &mut self,
         snapshot: &Snapshot,
@@ -48,7 +49,8 @@ impl Pipeline {
         dropped_by
     }
 
-    /// Orders the rules that apply to a packet, and resolves their accept, drop and reject targets. Returns the one that drops it.
+    /// Sorts the rules in `matched`, and resolves their accept, drop and reject targets. Returns the rule
+    /// that drops the packet.
     #[inline]
     pub(super) fn resolve_matched(
         &mut self,
@@ -80,20 +82,20 @@ impl Pipeline {
         resolver.dropped_by()
     }
 
-    /// Whether some of the rules that apply to a packet have limits.
+    /// Whether some of the rules in `matched` have limits.
     #[inline]
     pub(super) fn has_limits(&self, snapshot: &Snapshot) -> bool {
         let limits = |slot: &RuleSlot| snapshot.actions.at(slot.index()).limits();
         snapshot.limit_rules > 0 && self.matched.iter().any(limits)
     }
 
-    /// Orders the rules that apply to a packet.
+    /// Sorts the rules in `matched` by rank.
     #[inline]
     pub(super) fn sort_matched(&mut self, snapshot: &Snapshot) {
         let action = |slot: RuleSlot| snapshot.actions.at(slot.index());
         match &mut self.matched[..] {
             [] | [_] => {}
-            // The most frequent case is too small for the call of a sort.
+            // Two rules are the most frequent case. They are too few for the call of a sort.
             [first, second] => {
                 if action(*first).rank() > action(*second).rank() {
                     std::mem::swap(first, second);
@@ -103,7 +105,7 @@ impl Pipeline {
         }
     }
 
-    /// Counts a packet for the rules that apply to it, and the drop for the one that drops it.
+    /// Counts a packet for the rules in `matched`, and the drop for the rule that drops it.
     #[inline]
     pub(super) fn count_matched(
         &self,

@@ -1,7 +1,8 @@
 //! The pipeline: the stages of a vector, from parsing to forwarding.
 //!
-//! A [`Pipeline`] belongs to one worker. [`Pipeline::run`] takes a vector through all stages; [`Pipeline::run_to_tickets`] leaves rewriting to
-//! [`Pipeline::rewrite_by_tickets`], for hosts that rewrite in a stage of their own.
+//! A [`Pipeline`] belongs to one worker. [`Pipeline::run`] processes a vector in all stages. For hosts that
+//! rewrite in a stage of their own, [`Pipeline::run_to_tickets`] leaves rewriting to
+//! [`Pipeline::rewrite_by_tickets`].
 
 mod answer;
 mod forward;

@@ -1,4 +1,4 @@
-//! Offers the flows of packets to a host that can forward them by itself.
+//! Offers the flows of packets to the host, which then forwards them without a worker.
 
 use super::resolver::first_that_drops;
 use super::state::Pipeline;
@@ -22,7 +22,7 @@ const ECHO: [u8; 2] = [8, 0];
 const ECHO6: [u8; 2] = [128, 129];
 
 impl Pipeline {
-    /// Counts the packets of a vector that the host has left to the worker.
+    /// Counts the packets of a vector that the host left to the worker.
     pub(super) fn count_missed(&self, packets: usize) {
         if self.conntrack.offloads() {
             self.cells.flows_missed(packets);
@@ -38,7 +38,7 @@ impl Pipeline {
         (cached, member): (VerdictId, (ConnId, Direction)),
     ) {
         let layout = &self.work.layouts[at];
-        // What rules say about such a packet, they do not say about those that the host would forward.
+        // The host does not forward such segments, and rules may decide on them differently.
         if layout.l4_kind == TCP && !goes_on(packet, layout) {
             return;
         }
@@ -53,7 +53,7 @@ impl Pipeline {
         self.conntrack.offer(snapshot, member, cached, sample);
     }
 
-    /// Offers the flows of a vector's packets that are of no connection.
+    /// Offers the flows of a vector's packets that have no connection.
     #[inline(never)]
     pub(super) fn offer_flows(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>], verdicts: &[Verdict]) {
         for (at, packet) in packets.iter().enumerate() {
@@ -68,7 +68,8 @@ impl Pipeline {
         }
     }
 
-    /// Counts the flows of a vector's packets that are of no connection, beside connections.
+    /// Counts the flows of a vector's packets that have no connection, while connections are tracked: they
+    /// are not offloaded.
     #[inline(never)]
     pub(super) fn count_untracked(&mut self, packets: &[Packet<'_>], verdicts: &[Verdict]) {
         for (at, packet) in packets.iter().enumerate() {
@@ -108,7 +109,7 @@ impl Pipeline {
         self.conntrack.offer_by_rules(snapshot, key, &self.matched, outcome);
     }
 
-    /// What identifies the flow of a packet, if it may be in one.
+    /// The key of the flow of a packet; `None` if the host would not forward the packet.
     fn flow_key(&self, at: usize, packet: &Packet<'_>) -> Option<FlowKey> {
         let layout = &self.work.layouts[at];
         if !is_plain(layout) {
@@ -135,13 +136,13 @@ impl Pipeline {
     }
 }
 
-/// Whether a TCP segment is one of those that a host forwards: with ACK, and without SYN, FIN or RST.
+/// Whether the host forwards a TCP segment with these flags: with ACK, and without SYN, FIN or RST.
 fn goes_on(packet: &Packet<'_>, layout: &Layout) -> bool {
     let flags = packet.bytes().get(usize::from(layout.l4) + 13);
     flags.is_some_and(|flags| flags & (flags::SYN | flags::FIN | flags::RST | flags::ACK) == flags::ACK)
 }
 
-/// Whether a packet has no IP options or extension headers, and is no fragment.
+/// Whether a packet has no IP options or extension headers, and is not a fragment.
 fn is_plain(layout: &Layout) -> bool {
     let header = match layout.class {
         Class::Ip4 => IP4_HEADER,
@@ -151,7 +152,7 @@ fn is_plain(layout: &Layout) -> bool {
     !layout.is_fragment() && layout.l4 - layout.ip == header
 }
 
-/// The VLAN tag of a packet, if it has one; `None` for other tags than one of 802.1Q.
+/// The VLAN identifier of a packet, if it has a tag; `None` for tags other than one 802.1Q tag.
 fn vlan(packet: &Packet<'_>, layout: &Layout) -> Option<Option<u16>> {
     match layout.vlan_tags {
         0 => Some(None),

@@ -7,7 +7,7 @@ use mmb_base::Id;
 use mmb_classify::RuleSlot;
 use mmb_policy::rule::{DropRate, Prio};
 
-/// Resolves the rules that a packet matched, in order.
+/// Sorts the rules that a packet matched, and resolves them.
 #[inline(never)]
 pub(super) fn resolve_in_order(
     snapshot: &Snapshot,
@@ -27,7 +27,9 @@ pub(super) fn resolve_in_order(
     resolver
 }
 
-/// Resolves rules in order of which some have limits. A limit counts a packet only if no rule of its priority or a better one decides on it otherwise.
+/// Resolves sorted rules of which some have limits. A limit counts a packet only if the limit can still
+/// change the verdict: no rule with a better priority decides, and the other rules of its own priority leave
+/// the decision open.
 #[inline(never)]
 pub(super) fn resolve_limited(
     snapshot: &Snapshot,
@@ -49,8 +51,8 @@ pub(super) fn resolve_limited(
     resolver
 }
 
-/// What rules of one priority decide on a packet, `others` being what those without limits do. An accept wins, that of a limit within which the packet is
-/// like others; then a drop.
+/// The decision of the rules of one priority on a packet. `others` is the decision of the rules without
+/// limits. An accept wins, also the accept of a limit for a packet within it. After that, a drop wins.
 fn limited(
     snapshot: &Snapshot,
     rules: &[RuleSlot],
@@ -83,8 +85,8 @@ fn limited(
     }
 }
 
-/// The rule that drops a packet: of its rules with drop or reject, the first by priority and id. To be called only for a packet that its rules drop, none of
-/// them by a percentage.
+/// The rule that drops a packet: the first by priority and id of its rules with drop or reject. To be called
+/// only if the packet's rules drop it, and none of them drops a percentage.
 #[inline(never)]
 pub(super) fn first_that_drops(snapshot: &Snapshot, slots: &[RuleSlot]) -> Option<RuleSlot> {
     let action = |slot: RuleSlot| snapshot.actions.at(slot.index());
@@ -92,8 +94,8 @@ pub(super) fn first_that_drops(snapshot: &Snapshot, slots: &[RuleSlot]) -> Optio
     drop.min_by_key(|&slot| action(slot).rank())
 }
 
-/// The combined accept, drop and reject targets of a packet's rules. The rule with the best priority decides; accept wins a tie. A rule that drops
-/// a percentage, and does not drop this packet, does not count.
+/// The combined accept, drop and reject targets of a packet's rules. The rule with the best priority decides;
+/// accept wins a tie. A rule that drops a percentage is ignored if it does not drop this packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct VerdictResolver {
     decided: Option<Decision>,
@@ -109,7 +111,8 @@ struct Decision {
 }
 
 impl VerdictResolver {
-    /// Adds a rule. Returns false if that takes a random number, which `draw` did not provide, or the packet, for a limit.
+    /// Adds a rule. Returns false if the rule cannot be resolved: it needs a random number, which `draw` did
+    /// not provide, or it has a limit, which needs the packet.
     #[inline]
     pub(super) fn resolve(
         &mut self,
@@ -123,7 +126,8 @@ impl VerdictResolver {
             // No draw for `drop` without a percentage.
             RuleVerdict::Drop(rate) if rate == DropRate::ALL => true,
             RuleVerdict::Reject(_) => true,
-            // For packets behind the first ones of connections, it is none.
+            // A limit on connections counts only their first packets. For other packets, only its `accept`
+            // matters.
             RuleVerdict::Limit(kind) if kind.of_first && !kind.accepts => return true,
             RuleVerdict::Limit(kind) if kind.of_first => false,
             RuleVerdict::Limit(_) => return false,
@@ -141,7 +145,7 @@ impl VerdictResolver {
         true
     }
 
-    /// The slot of the rule that drops the packet, if one does, and the rules were added in order.
+    /// The slot of the rule that drops the packet, if one does. The rules must have been added in order.
     #[inline]
     pub(super) fn dropped_by(self) -> Option<RuleSlot> {
         self.decided.filter(|decision| decision.drops).map(|decision| decision.first)

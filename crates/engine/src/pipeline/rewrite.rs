@@ -10,7 +10,7 @@ use crate::verdict::{Cycles, VECTOR, Verdict};
 use mmb_packet::Packet;
 
 impl Pipeline {
-    /// Whether tickets are outstanding, under the snapshot by which they were decided.
+    /// Whether tickets are outstanding. They refer to the snapshot under which they were issued.
     pub(crate) fn has_tickets(&self) -> bool {
         !self.tickets.ids.is_empty()
     }
@@ -22,8 +22,8 @@ impl Pipeline {
         }
     }
 
-    /// Issues the tickets of the vector, and returns the batch in which it will be parked, if there are any. `tickets` is as long as the
-    /// vector.
+    /// Issues the tickets of the vector. Returns the batch in which the pending rewrites must be parked;
+    /// `None` if there are no tickets. `tickets` is as long as the vector.
     pub(super) fn issue_tickets(&mut self, tickets: &mut [Option<RewriteTicket>]) -> Option<BatchId> {
         tickets.fill(None);
         let RewriteWork { transforms, rewrites, .. } = &self.work;
@@ -88,7 +88,7 @@ impl Pipeline {
         tickets: &[RewriteTicket],
         verdicts: &mut [Verdict],
     ) {
-        // By the packets' indices when they were decided on.
+        // Indexed by the packets' indices when they were decided on.
         let mut places = [u16::MAX; VECTOR];
         for (at, ticket) in (0..).zip(tickets) {
             places[ticket.packet()] = at;

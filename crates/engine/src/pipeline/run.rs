@@ -1,4 +1,5 @@
-//! The stages of a vector, each a loop over its packets. Between stages the verdicts tell which packets are still to be sent.
+//! The stages of a vector, each a loop over its packets. Between stages, the verdicts show which packets are
+//! still to be sent.
 
 use super::forward::forward;
 use super::limits::PacketLimiter;
@@ -58,9 +59,12 @@ impl Pipeline {
         }
     }
 
-    /// Processes a vector in all stages except rewriting, for which it issues tickets. `verdicts` and `tickets` are as long as `packets`.
-    /// Packets that need no more than the translation of the quick pass are rewritten at once, and returned.
-    /// `trace_hook` receives each packet's trace. Taps see nothing of it.
+    /// Processes a vector in all stages except rewriting, for which it issues tickets. `verdicts` and
+    /// `tickets` are as long as `packets`. `trace_hook` receives each packet's trace. Taps do not see the
+    /// packets.
+    ///
+    /// Packets that only need the translation of the quick pass are rewritten at once. Returns these packets,
+    /// and those that their streams may have changed.
     pub(crate) fn run_to_tickets(
         &mut self,
         (origin, snapshot): (Origin, &Snapshot),
@@ -93,7 +97,7 @@ impl Pipeline {
         translated
     }
 
-    /// Takes packets through their streams. Returns the cycle count at the end.
+    /// Runs the streams stage. Returns the cycle count at its end.
     #[inline]
     fn streams(
         &mut self,
@@ -179,7 +183,7 @@ impl Pipeline {
         Decided { sound, at: decided, tracked }
     }
 
-    /// Finds the rules that the packets with keys match. Takes keys away.
+    /// Finds the rules that the packets with keys match. May remove keys.
     pub(super) fn classify(&mut self, snapshot: &Snapshot, cycles: &impl Cycles, packets: &[Packet<'_>]) {
         let Pipeline { keys, work, scratch, .. } = self;
         let layouts = &work.layouts[..packets.len()];
@@ -196,8 +200,9 @@ impl Pipeline {
         self.cells.flow_cache(counts);
     }
 
-    /// Finds the per-packet rules that each packet of the vector matches, if verdicts are cached: most packets need no other rules. `per_packet`
-    /// then has them, in a policy without such rules for no packet.
+    /// If verdicts are cached, finds the per-packet rules that each packet of the vector matches, and leaves
+    /// them in `per_packet`. Most packets need no other rules then. In a policy without per-packet rules,
+    /// `per_packet` has no matches.
     fn match_per_packet_rules(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>]) {
         if let Some(classifier) = &snapshot.per_packet {
             let layouts = &self.work.layouts[..packets.len()];
@@ -225,8 +230,8 @@ impl Pipeline {
         self.cells.stage(Stage::Forward, packets.len(), cycles.now().wrapping_sub(start));
     }
 
-    /// Parses headers, fills classifier keys, and sets every packet's initial verdict from its port's route. Returns the number of packets
-    /// that were parsed without error.
+    /// Parses headers, fills classifier keys, and sets every packet's initial verdict from its port's route.
+    /// Returns the number of packets that were parsed without error.
     fn parse(
         &mut self,
         snapshot: &Snapshot,
@@ -253,7 +258,7 @@ impl Pipeline {
             let end = start + run.len();
             verdicts[start..end].fill(verdict);
             if route.enabled {
-                // A vector's packets are numbered in a byte.
+                // The index of a packet in a vector fits in a byte.
                 keys.take(start as u8, run);
             } else {
                 layouts[start..end].fill(unparsed());
@@ -271,7 +276,8 @@ impl Pipeline {
         })
     }
 
-    /// Counts the matched rules, and applies accept, drop and reject rules. A later stage may still drop a packet that passes.
+    /// Counts the matched rules, and applies accept, drop and reject rules. A later stage may still drop a
+    /// packet that passes.
     fn decide(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>], verdicts: &mut [Verdict]) {
         self.work.clear();
         self.fetch_rules(snapshot);

@@ -1,4 +1,5 @@
-//! Finds packets by a classifier of its own, beside the policy's: which flows rules keep from being offloaded, and which packets somebody wants to see.
+//! Finds packets with a classifier that is separate from the policy's: packets whose flows rules keep from
+//! being offloaded, and packets that a tap selects.
 
 use crate::compiled::Snapshot;
 use crate::verdict::VECTOR;
@@ -6,7 +7,7 @@ use mmb_classify::{Classifier, Scratch};
 use mmb_packet::parse::vector::{ParseVector, VectorKeys};
 use mmb_packet::{Layout, Packet};
 
-/// The memory of such searches.
+/// The memory of a search.
 pub(super) struct PacketSearch {
     keys: VectorKeys,
     layouts: Box<[Layout; VECTOR]>,
@@ -27,7 +28,8 @@ impl PacketSearch {
         self.matched.fit(classifier.map_or(0, Classifier::most_matches));
     }
 
-    /// The packets, at most [`VECTOR`], that match some rule of a classifier for which the memory was sized. Calls `malformed` for those that cannot
+    /// Returns the indices of the packets that match some rule of a classifier, of at most [`VECTOR`]
+    /// packets. The memory must have been sized for the classifier. Calls `malformed` for packets that cannot
     /// be parsed.
     pub(super) fn find(
         &mut self,
@@ -50,7 +52,8 @@ impl PacketSearch {
         self.matched.matched()
     }
 
-    /// Whether rules keep the flow of a packet from being offloaded. This is asked once for a flow, so that it costs other packets nothing.
+    /// Whether rules keep the flow of a packet from being offloaded. Called once per flow, so that it costs
+    /// other packets nothing.
     #[inline(never)]
     pub(super) fn finds_blocker(&mut self, snapshot: &Snapshot, packet: &Packet<'_>) -> bool {
         let packets = std::slice::from_ref(packet);

@@ -1,4 +1,4 @@
-//! The columns that stages pass to each other, allocated once, and the counters of a worker.
+//! The columns that stages pass to each other, which are allocated once, and the counters of a worker.
 
 use super::search::PacketSearch;
 use super::tap::WorkerTap;
@@ -36,17 +36,17 @@ pub(crate) struct Pipeline {
     /// The per-packet rules that packets match, if connections are looked up.
     pub(super) per_packet: Scratch,
     pub(super) blockers: PacketSearch,
-    /// Who looks at packets.
+    /// The active taps.
     pub(super) taps: Vec<WorkerTap>,
     /// The packets of the vector are traced.
     pub(super) is_traced: bool,
     pub(super) conntrack: Conntrack,
     pub(super) answers: Answers,
-    /// Packets of the vector may exceed an MTU, and errors about them were prepared.
+    /// Packets of the vector may exceed an MTU, so that errors for them are prepared.
     pub(super) exceeds: bool,
     /// The rules that apply to a packet: those that it matched, and those of its connection.
     pub(super) matched: Vec<RuleSlot>,
-    /// Those of them that are not per-packet rules.
+    /// The rules in `matched` that are not per-packet rules.
     pub(super) constant: Vec<RuleSlot>,
     pub(super) work: RewriteWork,
     pub(super) tickets: TicketBatches,
@@ -89,7 +89,7 @@ impl Pipeline {
         }
     }
 
-    /// Has the kernel give the memory of tables of a fixed size.
+    /// Prefaults the fixed-size tables.
     pub(crate) fn populate(&mut self) {
         self.flow_cache.populate();
     }
@@ -131,7 +131,8 @@ impl Pipeline {
         self.scratch.vector().min(self.per_packet.vector())
     }
 
-    /// Prefetches the counters of the matched rules, and their actions if they are not plain from the marks of their slots.
+    /// Prefetches the counters of the matched rules. Also prefetches the actions, except those that the mark
+    /// of a slot already tells.
     pub(super) fn fetch_rules(&self, snapshot: &Snapshot) {
         let cells = &snapshot.cells[self.worker];
         if cells.slots() <= FEW_RULES {
@@ -147,7 +148,7 @@ impl Pipeline {
         }
     }
 
-    /// Adds what stages counted to the counters that others read.
+    /// Adds the counts of the stages to the worker's counters, which other threads read.
     pub(super) fn flush(&mut self) {
         for (reason, drops) in DropReason::ALL.into_iter().zip(&mut self.drops) {
             if *drops > 0 {

@@ -1,14 +1,17 @@
-//! Taps: copies of the packets that somebody wants to see, with what became of them.
+//! Taps: copies of selected packets, with their verdicts and traces.
 //!
-//! Purpose: `trace` and `capture` see packets as they were received and as they were sent or dropped, and why.
+//! Purpose: the commands `trace` and `capture` show packets as they were received and as they were sent or
+//! dropped, and why.
 //!
-//! Life-cycle: the control side makes a tap with all of its memory ([`TapQueue`]) and gives every worker its part ([`WorkerTap`]) by a task. Before a vector a worker asks which of its packets are
-//! selected, and copies their bytes; after the vector it adds bytes, verdicts and traces, and puts the records into the queue, from which the control side takes them
-//! ([`PacketTap`](crate::PacketTap)). If the queue is full, or no memory is free, a packet is left out and counted: a worker never waits, allocates or
-//! frees. Its part of the tap goes back to the control side at the end.
+//! Life-cycle: the control side makes a tap with all of its memory ([`TapQueue`]), and sends every worker its
+//! part ([`WorkerTap`]) by a task. Before a vector, a worker finds the selected packets and copies their
+//! bytes. After the vector, it adds bytes, verdicts and traces, and puts the records into the queue. The
+//! control side takes the records from there ([`PacketTap`](crate::PacketTap)). If the queue is full or no
+//! memory is free, the worker leaves the packet out and counts it: a worker never waits, allocates or frees.
+//! At the end, the worker returns its part of the tap to the control side.
 //!
-//! While there is no tap, a vector pays one branch. While there is one, a vector with selected packets takes the way of traced packets: its packets do not
-//! take the quick pass.
+//! Without a tap, a vector costs one branch. With a tap, a vector with selected packets is processed like a
+//! traced vector: its packets do not take the quick pass.
 
 use super::search::PacketSearch;
 use super::trace::PacketTrace;
@@ -21,9 +24,9 @@ use mmb_packet::{LinkType, Packet, PortId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of a piece of memory; a packet takes as many as it needs.
+/// Bytes of a piece of memory. A packet takes as many pieces as it needs.
 const PIECE: usize = 2048;
-/// Pieces of one packet.
+/// The most pieces of one packet.
 const MOST_PIECES: usize = 8;
 
 type Piece = Box<[u8; PIECE]>;
@@ -31,20 +34,21 @@ type Piece = Box<[u8; PIECE]>;
 /// The most bytes of a packet that a tap keeps.
 pub const MOST_TAPPED: usize = PIECE * MOST_PIECES;
 
-/// What a tap takes of the selected packets. A packet is recorded if some bytes of it are wanted.
+/// Which bytes of the selected packets a tap records. A packet is recorded if some of its bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TapWants {
-    /// The bytes of packets that came in by ports, as they were received.
+    /// The bytes of packets that ports received, as they were received.
     pub received: bool,
     /// The bytes of packets that are sent, as they are sent.
     pub sent: bool,
-    /// The bytes of packets that are dropped, as they were then.
+    /// The bytes of packets that are dropped, as they were when they were dropped.
     pub dropped: bool,
-    /// All bytes of all packets: also of those that the worker made, held, absorbed or handed over.
+    /// The bytes of all packets before and after the stages: also of packets that the worker generated, held,
+    /// absorbed or handed over.
     pub all: bool,
     /// Only packets that are dropped for this reason.
     pub reason: Option<DropReason>,
-    /// The most bytes of a packet; at most [`MOST_TAPPED`].
+    /// The most bytes to record of a packet; at most [`MOST_TAPPED`].
     pub snaplen: usize,
 }
 
@@ -67,35 +71,35 @@ impl TapWants {
     }
 }
 
-/// The bytes of a packet at one point of its way, cut to the tap's length.
+/// The bytes of a packet before or after the stages, cut to the tap's snaplen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TappedBytes {
-    /// The bytes.
+    /// The recorded bytes.
     pub bytes: Vec<u8>,
-    /// How many the packet had.
+    /// The packet's length.
     pub len: usize,
 }
 
-/// A packet that a tap has seen, and what became of it.
+/// A packet that a tap recorded, with its verdict.
 #[derive(Clone, Debug)]
 pub struct TappedPacket {
     /// The worker that decided.
     pub worker: u16,
     /// When its vector was processed, on the worker's clock.
     pub time_ns: u64,
-    /// Where it came from.
+    /// The origin of its vector.
     pub origin: Origin,
-    /// The port that it came in by, or seems to come in by.
+    /// The port on which it arrived, or appears to have arrived.
     pub port: PortId,
     /// Its link header type.
     pub link: LinkType,
-    /// What became of it.
+    /// The verdict on the packet.
     pub verdict: Verdict,
-    /// Why.
+    /// The reasons for the verdict.
     pub trace: PacketTrace,
-    /// Its bytes before, if they are wanted.
+    /// Its bytes before the stages, if the tap records them.
     pub received: Option<TappedBytes>,
-    /// Its bytes after, if they are wanted.
+    /// Its bytes after the stages, if the tap records them.
     pub last: Option<TappedBytes>,
 }
 
@@ -119,12 +123,12 @@ struct PacketRecord {
 pub(crate) struct TapQueue {
     records: ArrayQueue<PacketRecord>,
     free: ArrayQueue<Piece>,
-    /// Selected packets without a record, since they were counted last.
+    /// Selected packets that were left out, since this number was last taken.
     left_out: AtomicU64,
 }
 
 impl TapQueue {
-    /// Room for so many packets of at most [`PIECE`] bytes, or fewer longer ones.
+    /// A queue for `packets` packets of at most [`PIECE`] bytes, or for fewer longer ones.
     pub(crate) fn new(packets: usize) -> TapQueue {
         let queue = TapQueue {
             records: ArrayQueue::new(packets),
@@ -135,7 +139,7 @@ impl TapQueue {
         queue
     }
 
-    /// The next packet.
+    /// Takes the next packet.
     pub(crate) fn take(&self) -> Option<TappedPacket> {
         let PacketRecord { mut packet, received, last } = self.records.pop()?;
         packet.received = received.map(|kept| self.copied(kept));
@@ -143,7 +147,7 @@ impl TapQueue {
         Some(packet)
     }
 
-    /// Packets that were left out since the last call.
+    /// The number of packets that were left out since the last call.
     pub(crate) fn take_left_out(&self) -> u64 {
         self.left_out.swap(0, Ordering::Relaxed)
     }
@@ -165,7 +169,7 @@ impl TapQueue {
 
     fn give_back(&self, kept: KeptBytes) {
         for piece in kept.pieces {
-            // There are not more pieces than room.
+            // The queue has room for all pieces.
             let _ = self.free.push(piece);
         }
     }
@@ -193,13 +197,13 @@ impl TapQueue {
     }
 }
 
-/// What a tap has of a packet of the vector.
+/// What a tap records of a packet of the vector.
 #[derive(Default)]
 enum TapState {
-    /// It was not selected.
+    /// The packet was not selected.
     #[default]
     Unselected,
-    /// It was selected, with its bytes as they were received, if those are wanted.
+    /// The packet was selected. Contains its bytes as they were received, if the tap records them.
     Selected(Option<KeptBytes>),
 }
 
@@ -222,12 +226,12 @@ impl WorkerTap {
         WorkerTap { queue, selector, wants, search, flow_search, states }
     }
 
-    /// Whether it is a part of the tap with this queue.
+    /// Whether this is a part of the tap with this queue.
     pub(crate) fn is_of(&self, queue: &Arc<TapQueue>) -> bool {
         Arc::ptr_eq(&self.queue, queue)
     }
 
-    /// Selects packets of a vector, and copies their bytes. Returns whether there are some.
+    /// Selects packets of a vector, and copies their bytes. Returns whether some are selected.
     pub(super) fn begin(&mut self, snapshot: &Snapshot, origin: Origin, packets: &[Packet<'_>]) -> bool {
         let WorkerTap { queue, selector, wants, search, states, .. } = self;
         let mut is_selected = [selector.packets.is_none(); VECTOR];
@@ -274,7 +278,7 @@ impl WorkerTap {
         received.into_iter().for_each(|kept| queue.give_back(kept));
     }
 
-    /// Whether packets of the flow of this packet may be selected.
+    /// Whether the tap may select packets of the flow of this packet.
     pub(super) fn concerns_flow(&mut self, snapshot: &Snapshot, packet: &Packet<'_>) -> bool {
         let packets = std::slice::from_ref(packet);
         let WorkerTap { selector, flow_search, .. } = self;

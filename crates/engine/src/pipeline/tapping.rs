@@ -1,4 +1,4 @@
-//! Has taps see the packets of a vector.
+//! Passes the packets of a vector to the taps.
 
 use super::state::{MOST_TAPS, Pipeline};
 use super::tap::{TapQueue, TappedPacket, WorkerTap};
@@ -8,7 +8,7 @@ use mmb_packet::Packet;
 use std::sync::Arc;
 
 impl Pipeline {
-    /// Whether somebody looks.
+    /// Whether there are taps.
     #[inline]
     pub(super) fn is_tapped(&self) -> bool {
         !self.taps.is_empty()
@@ -23,13 +23,13 @@ impl Pipeline {
         None
     }
 
-    /// Takes the tap with this queue out.
+    /// Removes the tap with this queue, and returns it.
     pub(crate) fn remove_tap(&mut self, queue: &Arc<TapQueue>) -> Option<WorkerTap> {
         let at = self.taps.iter().position(|tap| tap.is_of(queue))?;
         Some(self.taps.remove(at))
     }
 
-    /// Has taps select packets of a vector. Returns whether some are selected.
+    /// Lets the taps select packets of a vector. Returns whether some are selected.
     #[cold]
     pub(super) fn begin_taps(&mut self, snapshot: &Snapshot, origin: Origin, packets: &[Packet<'_>]) -> bool {
         let mut some = false;
@@ -39,7 +39,7 @@ impl Pipeline {
         some
     }
 
-    /// Has taps record the selected packets of a vector that is done.
+    /// Lets the taps record the selected packets of a vector after the stages.
     #[cold]
     pub(super) fn end_taps(
         &mut self,
@@ -67,7 +67,8 @@ impl Pipeline {
         }
     }
 
-    /// Whether a tap wants to see the flow of a packet: a host that forwards it would hide its packets.
+    /// Whether a tap may select packets of a packet's flow. If the host forwarded that flow, the tap would
+    /// miss its packets.
     #[inline]
     pub(super) fn is_flow_tapped(&mut self, snapshot: &Snapshot, packet: &Packet<'_>) -> bool {
         self.taps.iter_mut().any(|tap| tap.concerns_flow(snapshot, packet))

@@ -1,17 +1,18 @@
 //! Tickets for packets that a host rewrites later, in a stage of its own.
 //!
-//! A vector's pending rewrites are parked as a batch, without copying; a ticket is a batch and a packet's index in it.
+//! A vector's pending rewrites are parked as a batch, without copying. A ticket consists of a batch and a
+//! packet's index in it.
 
 use super::work::RewriteWork;
 use crate::verdict::VECTOR;
 use mmb_base::{Id, IdPool, id_types};
 use std::num::NonZeroU32;
 
-/// Batches that are allocated in advance; more are allocated if a host leaves more outstanding.
+/// Batches that are allocated in advance. More are allocated if a host leaves more outstanding.
 const PARKED_BATCHES: usize = 4;
 
 id_types! {
-    /// A batch; valid until all its tickets are redeemed.
+    /// A batch. Valid until all of its tickets are redeemed.
     pub(super) struct BatchId;
 }
 
@@ -26,7 +27,7 @@ impl RewriteTicket {
         self.0.get()
     }
 
-    /// The ticket with a number that [`RewriteTicket::number`] returned; none for 0.
+    /// The ticket with a number that [`RewriteTicket::number`] returned; `None` for 0.
     #[inline]
     pub fn of(number: u32) -> Option<RewriteTicket> {
         NonZeroU32::new(number).map(RewriteTicket)
@@ -53,7 +54,7 @@ impl RewriteTicket {
 #[derive(Default)]
 pub(super) struct TicketBatches {
     pub(super) ids: IdPool<BatchId>,
-    /// Those that were ever used, and those that were allocated in advance.
+    /// All batches that were used so far or allocated in advance.
     batches: Vec<TicketBatch>,
 }
 
@@ -75,7 +76,7 @@ impl TicketBatches {
         TicketBatches { ids: IdPool::default(), batches }
     }
 
-    /// Takes a batch that has no tickets.
+    /// Takes a batch without tickets.
     pub(super) fn take(&mut self) -> BatchId {
         let id = self.ids.take();
         if index(id) >= self.batches.len() {

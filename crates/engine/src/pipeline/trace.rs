@@ -1,4 +1,4 @@
-//! Packet traces: the outcome of a single packet and its reasons.
+//! Packet traces: the verdict on a single packet and its reasons.
 
 use crate::conntrack::Endpoints;
 use mmb_base::Id;
@@ -12,13 +12,15 @@ const NAMED: usize = 16;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PacketTrace {
     pub(super) rules: [u32; NAMED],
-    /// How many rules applied, of which the first ones are named.
+    /// The number of rules that applied. The trace names the first ones.
     pub count: u32,
-    /// The rule that decides by `accept`, `drop` or `reject`: of the best priority, of several an `accept`. Rules that drop a percentage or what exceeds a limit are left out.
+    /// The rule that decides by `accept`, `drop` or `reject`: the one with the best priority, and among those
+    /// of equal priority an `accept`. Rules that drop a percentage are left out. Rules with a limit that do
+    /// not accept are left out too, unless the packet was dropped because it exceeded a limit.
     pub decisive: Option<RuleId>,
-    /// Its connection.
+    /// The packet's connection.
     pub connection: Option<TracedConnection>,
-    /// Rules follow the bytes of its connection, and it came to them.
+    /// Rules follow the bytes of its connection, and the packet reached the streams stage.
     pub is_streamed: bool,
 }
 
@@ -27,17 +29,17 @@ pub struct PacketTrace {
 pub struct TracedConnection {
     /// The connection's number at its worker.
     pub id: u32,
-    /// The packet made it.
+    /// The packet created the connection.
     pub is_new: bool,
     /// The packet goes towards the initiator.
     pub is_reply: bool,
-    /// The name of its state behind the packet.
+    /// The name of the connection's state after the packet.
     pub state: &'static str,
     /// The IP protocol.
     pub proto: u8,
-    /// The initiator's packets as they arrive.
+    /// The endpoints of the initiator's packets as they arrive.
     pub arrived: Endpoints,
-    /// The same packets as they leave.
+    /// The endpoints of the same packets as they leave.
     pub sent: Endpoints,
 }
 

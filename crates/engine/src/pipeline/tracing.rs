@@ -12,7 +12,8 @@ use mmb_policy::RuleId;
 use mmb_policy::rule::DropRate;
 
 impl Pipeline {
-    /// Traces a packet of the vector that was decided on last, with this verdict. `tracked`: connections were looked up.
+    /// Traces a packet of the vector that was decided on last, with this verdict. `tracked`: connections were
+    /// looked up.
     pub(super) fn trace(
         &mut self,
         snapshot: &Snapshot,
@@ -26,7 +27,6 @@ impl Pipeline {
             let Traced { assessment, ct_state, cached, connection } = self.conntrack.traced(at);
             let made = connection.map(|(id, ..)| id).filter(|_| assessment.is_expected());
             trace.connection = connection.map(|of| TracedConnection::of(of, assessment.is_new()));
-            // They are in the vector's order, or few.
             trace.is_streamed = self.work.streamed.iter().any(|(number, _)| usize::from(*number) == at);
             match cached {
                 Some(rules) => {
@@ -58,13 +58,13 @@ impl Pipeline {
     }
 }
 
-/// The rule that decides, of rules in order: see [`PacketTrace::decisive`].
+/// The rule that decides, of sorted rules: see [`PacketTrace::decisive`].
 fn decisive<'a>(rules: impl Iterator<Item = &'a Action> + Clone) -> Option<RuleId> {
     let decide = rules.filter(|rule| match rule.rule_verdict() {
         RuleVerdict::Accept => true,
         RuleVerdict::Drop(rate) => rate == DropRate::ALL,
         RuleVerdict::Reject(_) => true,
-        // What is within may be decided by others.
+        // A limit that does not accept leaves the packets within it to other rules.
         RuleVerdict::Limit(kind) => kind.accepts,
         RuleVerdict::None => false,
     });

@@ -19,8 +19,8 @@ use mmb_packet::{Layout, Packet};
 use mmb_policy::CtState;
 
 impl Pipeline {
-    /// [`Pipeline::decide`] with connection tracking: packets also get the rules of their connection. A packet that passes updates its
-    /// connection, or creates one if it matched stateful rules.
+    /// [`Pipeline::decide`] with connection tracking: packets also get the rules of their connection. A
+    /// packet that passes updates its connection, or creates one if it matched stateful rules.
     pub(super) fn decide_by_connection(
         &mut self,
         snapshot: &Snapshot,
@@ -40,8 +40,8 @@ impl Pipeline {
         }
     }
 
-    /// Takes packets that this worker made the way of their connection's packets: they get the edits of all rules that they match. Neither rules
-    /// nor connections count them, and no rule drops them.
+    /// Processes packets that this worker generated like other packets of their connections: the edits of all
+    /// rules that they match apply to them. Neither rules nor connections count them, and no rule drops them.
     pub(super) fn pass_made(
         &mut self,
         snapshot: &Snapshot,
@@ -51,23 +51,23 @@ impl Pipeline {
         self.work.clear();
         for (at, packet) in packets.iter().enumerate() {
             let Some(member) = self.conntrack.member(at, packet) else {
-                // Its connection has ended, and with it the translation.
+                // The connection has ended, so its translation is gone.
                 verdicts[at] = Verdict::Drop(DropReason::ConnInvalid);
                 continue;
             };
             self.match_ct_state(snapshot, at, &Assessment::of_valid(member), packet);
-            // An end that does not get its reset would stay: a rule that drops does not hold for it.
+            // No rule drops a generated packet: an end that does not get its RST would keep the connection.
             self.sort_matched(snapshot);
             if self.conntrack.translates(member.0) {
                 self.add_transform((at, packet), member, (self.conntrack.transform(member), None), verdicts);
             }
             self.rewrite_matched(snapshot, at);
         }
-        // They are of no stream.
+        // Generated packets do not pass the streams stage.
         self.work.streamed.clear();
     }
 
-    /// Takes the packets that pass through their streams, in order. Some of them are dropped there.
+    /// Passes packets to their streams, in order. A stream may drop or absorb a packet.
     pub(super) fn follow_streams(
         &mut self,
         snapshot: &Snapshot,
@@ -78,7 +78,7 @@ impl Pipeline {
             return;
         }
         let mut streamed = std::mem::take(&mut self.work.streamed);
-        // Those of the quick pass are before the others.
+        // The packets of the quick pass were added before the others.
         if !streamed.is_sorted_by_key(|(at, _)| *at) {
             streamed.sort_unstable_by_key(|(at, _)| *at);
         }
@@ -138,7 +138,7 @@ impl Pipeline {
         }
     }
 
-    /// Decides on a packet without a cached verdict. An error is its verdict.
+    /// Decides on a packet without a cached verdict. An error is the packet's verdict.
     fn decide_one(
         &mut self,
         snapshot: &Snapshot,
@@ -168,7 +168,8 @@ impl Pipeline {
         decided
     }
 
-    /// Decides on an assessed packet, to which the rules in `matched` apply. An error is its verdict.
+    /// Decides on an assessed packet, to which the rules in `matched` apply. An error is the packet's
+    /// verdict.
     fn decide_assessed(
         &mut self,
         snapshot: &Snapshot,
@@ -210,7 +211,8 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Collects the rules that apply to an assessed packet, and completes its assessment with them.
+    /// Collects in `matched` the rules that apply to an assessed packet, and completes its assessment with
+    /// them.
     fn complete_assessment(
         &mut self,
         snapshot: &Snapshot,
@@ -239,7 +241,8 @@ impl Pipeline {
         assessment
     }
 
-    /// Caches a packet's verdict for others of its connection and direction, as its rules other than per-packet rules decide.
+    /// Caches a verdict for later packets of the same connection and direction: the verdict by the packet's
+    /// rules other than per-packet rules.
     fn cache_verdict(
         &mut self,
         snapshot: &Snapshot,
@@ -250,7 +253,8 @@ impl Pipeline {
     ) {
         let action = |slot: RuleSlot| snapshot.actions.at(slot.index());
         if self.per_packet.slots(at).is_empty() {
-            // Only a stateful rule can drop some of them now, and so each packet of its connection.
+            // Without per-packet rules, only a stateful rule can drop some packets and pass others. It
+            // applies to each packet of its connection, so that no verdict can be cached.
             if !self.matched.iter().any(|&slot| action(slot).drops_some()) {
                 let rules = PacketRules { candidates: self.scratch.slots(at), applied: &self.matched };
                 self.conntrack.cache_verdict(snapshot, member, packet.port, rules, drops);
@@ -268,14 +272,14 @@ impl Pipeline {
             draws |= !resolver.resolve(slot, action(slot), || None);
         }
         let all_drop = resolver.dropped_by().is_some();
-        // If others pass, the first one of them notes its ingress port.
+        // If this packet is dropped and others pass, the first packet that passes notes its ingress port.
         if !draws && (all_drop || !drops) {
             let rules = PacketRules { candidates, applied };
             self.conntrack.cache_verdict(snapshot, member, packet.port, rules, all_drop);
         }
     }
 
-    /// Determines the `ct` state of a packet, and which of the matched rules apply to it.
+    /// Determines the `ct` state of a packet, and collects in `matched` the rules that apply to it.
     fn match_ct_state(
         &mut self,
         snapshot: &Snapshot,
@@ -290,7 +294,7 @@ impl Pipeline {
         self.collect_matched(snapshot, at, assessment, state);
     }
 
-    /// Adds the edits of the rules that apply to a packet.
+    /// Adds the edits of the rules in `matched` to the pending rewrites.
     fn rewrite_matched(&mut self, snapshot: &Snapshot, at: usize) {
         let start = self.work.listed.len();
         let edits = self.matched.iter().map(|&slot| snapshot.actions.at(slot.index()).edit());
@@ -298,12 +302,12 @@ impl Pipeline {
         self.rewrite_listed(at, start);
     }
 
-    /// Adds the edits that are listed from `start` on, if there are any.
+    /// Adds the edits that are listed from `start` on, if there are any, to the pending rewrites.
     #[inline]
     fn rewrite_listed(&mut self, at: usize, start: usize) {
         let end = self.work.listed.len();
         if end > start {
-            // A vector's packets are numbered in a byte.
+            // The index of a packet in a vector fits in a byte.
             let edits = EditList::Listed(start as u32, end as u32);
             self.work.rewrites.push(PacketEdits { packet: at as u8, edits });
         }
@@ -362,7 +366,8 @@ impl Pipeline {
         true
     }
 
-    /// Applies a packet's cached verdict together with the per-packet rules that the packet matches. Returns false if there is no cached verdict.
+    /// Applies a packet's cached verdict together with the per-packet rules that the packet matches. Returns
+    /// false if there is no cached verdict.
     #[inline(never)]
     fn apply_combined(
         &mut self,
@@ -438,7 +443,8 @@ impl Pipeline {
         true
     }
 
-    /// Decides on an invalid packet, from the rules that all packets of its direction match, and the per-packet rules that it matches.
+    /// Decides on an invalid packet by the rules that all packets of its direction match, and by the
+    /// per-packet rules that it matches.
     #[cold]
     fn decide_invalid(
         &mut self,
@@ -467,7 +473,8 @@ impl Pipeline {
         }
     }
 
-    /// Adds the translation of a packet of a connection, or of the packet that it quotes, and notes a packet of a stream.
+    /// Adds the translation of a packet, or of the packet that it quotes, to the pending rewrites. If the
+    /// packet belongs to a stream, adds it to the packets of the streams stage.
     fn add_transform(
         &mut self,
         (at, packet): (usize, &Packet<'_>),
@@ -489,29 +496,30 @@ impl Pipeline {
         } else if !transform.changes() {
             return;
         }
-        // A vector's packets are numbered in a byte.
+        // The index of a packet in a vector fits in a byte.
         self.work.transforms.push(PacketTransform { packet: at as u8, transform, quoted });
     }
 }
 
-/// Prefetches the payload of a packet, all of which is about to be read.
+/// Prefetches the whole payload of a packet, because all of it is about to be read.
 #[inline]
 fn prefetch_payload(packet: &Packet<'_>, layout: &Layout) {
     let payload = packet.bytes().get(layout.payload_range()).unwrap_or_default();
     payload.chunks(CACHE_LINE).for_each(|line| prefetch(&line[0]));
 }
 
-/// Prefetches what the packets of streams need before their turn: what the engine has of a stream, then what that refers to, then what this does. Of
-/// packets of one stream that follow each other, the first one does it for all.
+/// Prefetches the memory of streams before their packets are processed, in three stages: the engine's record
+/// of the stream, then what the record refers to, then what edits need. Consecutive packets of one stream
+/// form a run; memory is prefetched once per run.
 struct PrefetchAhead {
-    /// The first packets of streams.
+    /// The first packet of each run.
     first: ArrayVec<u8, VECTOR>,
-    /// Those of them that have had their turn.
+    /// The number of runs that were started.
     done: usize,
 }
 
 impl PrefetchAhead {
-    /// So many streams before the one at hand each stage is.
+    /// By stage: how many runs it is ahead of the current run.
     const STREAMS: [usize; 3] = [3, 2, 1];
 
     fn new(packets: &[(u8, StreamPacket)], conntrack: &Conntrack) -> PrefetchAhead {
@@ -520,7 +528,7 @@ impl PrefetchAhead {
         for (number, (_, of)) in packets.iter().enumerate() {
             if before != Some(of.stream.id) {
                 before = Some(of.stream.id);
-                // A vector's packets are numbered in a byte.
+                // The index of a packet in a vector fits in a byte.
                 first.push(number as u8);
             }
         }
@@ -530,7 +538,8 @@ impl PrefetchAhead {
         ahead
     }
 
-    /// The packet with this number is about to be taken.
+    /// Prefetches for later runs, if the packet with this number, which is about to be processed, starts a
+    /// run.
     #[inline]
     fn prefetch(&mut self, packets: &[(u8, StreamPacket)], number: usize, conntrack: &Conntrack) {
         if self.first.get(self.done).is_none_or(|first| usize::from(*first) != number) {

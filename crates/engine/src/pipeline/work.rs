@@ -16,9 +16,9 @@ pub(super) struct RewriteWork {
     pub(super) transforms: Vec<PacketTransform>,
     /// Packets of streams.
     pub(super) streamed: Vec<(u8, StreamPacket)>,
-    /// Those of them that passed: they may be changed.
+    /// Packets that their streams passed, and may have changed.
     pub(super) followed: TranslatedPackets,
-    /// Packets that matched a rule which rewrites, and are not dropped.
+    /// Packets that matched a rule with edits, and are not dropped.
     pub(super) rewrites: Vec<PacketEdits>,
     /// The edits of packets that have several.
     pub(super) listed: Vec<Option<EditId>>,
@@ -34,7 +34,7 @@ pub(super) struct PacketEdits {
 /// The edits of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum EditList {
-    /// A single one.
+    /// A single edit.
     Alone(EditId),
     /// A range of `listed`.
     Listed(u32, u32),
@@ -72,14 +72,15 @@ impl RewriteWork {
         self.listed.clear();
     }
 
-    /// Discards the pending rewrites of packets that are dropped after all.
+    /// Discards the pending rewrites of packets that a later stage drops or absorbs.
     pub(super) fn discard(&mut self, is_dropped: impl Fn(usize) -> bool) {
         self.translations.retain(|translation| !is_dropped(usize::from(translation.packet)));
         self.transforms.retain(|transform| !is_dropped(usize::from(transform.packet)));
         self.rewrites.retain(|rewrite| !is_dropped(usize::from(rewrite.packet)));
     }
 
-    /// Translates the packets that the quick pass took. Returns them, and those that streams may have changed.
+    /// Translates the packets that the quick pass took. Returns these packets, and those that streams may
+    /// have changed.
     pub(super) fn translate_at_once(&mut self, packets: &mut [Packet<'_>]) -> TranslatedPackets {
         let RewriteWork { layouts, translations, followed, .. } = self;
         let mut translated = *followed;
@@ -91,8 +92,8 @@ impl RewriteWork {
         translated
     }
 
-    /// Translates packets for their connections, and then applies the edits of their rules. `place` maps an index in the vector to one in
-    /// `packets`, if the packet is there.
+    /// Translates packets for their connections, and then applies the edits of their rules. `place` maps an
+    /// index in the vector to an index in `packets`; `None` if the packet is not there.
     #[inline(always)]
     pub(super) fn apply(
         &mut self,
@@ -123,7 +124,8 @@ impl RewriteWork {
             return;
         }
         let mut edits = [None; VECTOR];
-        // A loop of its own: the loads of an edit depend on each other, but those of different packets overlap.
+        // A loop of its own: the loads of an edit depend on each other, but those of different packets
+        // overlap.
         for (edit, rewrite) in edits.iter_mut().zip(&*rewrites) {
             if let EditList::Alone(id) = rewrite.edits {
                 *edit = snapshot.edit(id);
@@ -152,7 +154,8 @@ fn translate(packet: &mut Packet<'_>, translation: &QuickTranslation, layouts: &
     new.apply(packet, &layouts[usize::from(translation.packet)]);
 }
 
-/// Turns an Ethernet frame back to the side that it came from, with the MAC address that it was sent to as its source.
+/// Sends an Ethernet frame back to the side from which it came: its destination MAC address becomes the
+/// source, and `to` the destination.
 fn hairpin(packet: &mut Packet<'_>, to: [u8; 6]) {
     if let Some(addresses) = packet.bytes_mut().first_chunk_mut::<12>() {
         addresses.copy_within(..6, 6);

@@ -1,4 +1,4 @@
-//! What a change of the policy takes of memory.
+//! The memory that a change of the policy needs.
 
 use super::super::limit_rule::limit_of;
 use super::super::stateful::server_bytes;
@@ -16,12 +16,13 @@ impl PolicyCompiler {
             RuleChange::Removed(_) => None,
         });
         let bytes = |rule: Rule| indexes * extra_bytes(&rule, &self.names) + server_bytes(&rule);
-        // Both versions of a set are there until no worker, and no entry of the history, has the one before.
+        // Both versions of a changed set exist until neither a worker nor an entry of the history uses the
+        // old one.
         let sets = after.set_bytes_beyond(before);
         added.map(bytes).sum::<u64>() + sets + self.limit_bytes(before, after)
     }
 
-    /// What the tables of keys of limits take that a policy changes.
+    /// The bytes of the key tables of limits that a change adds or replaces.
     pub(crate) fn limit_bytes(&self, before: &Policy, after: &Policy) -> u64 {
         let settings = after.settings.limits;
         let limit = |rule: Rule| Some((id(&rule), *limit_of(&rule)?));
