@@ -19,7 +19,7 @@ pub struct Block<T> {
     /// The first `len` values are there.
     first: NonNull<T>,
     len: usize,
-    most: usize,
+    capacity: usize,
     _memory: BlockMemory<T>,
 }
 
@@ -36,14 +36,14 @@ unsafe impl<T: Send> Send for Block<T> {}
 unsafe impl<T: Sync> Sync for Block<T> {}
 
 impl<T> Block<T> {
-    /// An empty block for `most` values.
+    /// An empty block for `capacity` values.
     ///
     /// # Errors
     /// There is no memory.
-    pub fn try_new(most: usize) -> Result<Block<T>, TryReserveError> {
-        let bytes = most.saturating_mul(size_of::<T>());
+    pub fn try_new(capacity: usize) -> Result<Block<T>, TryReserveError> {
+        let bytes = capacity.saturating_mul(size_of::<T>());
         if bytes < HUGE_PAGE || align_of::<T>() > HUGE_PAGE {
-            return Block::try_small(most);
+            return Block::try_small(capacity);
         }
         let mut memory = Vec::<HugePage>::new();
         memory.try_reserve_exact(bytes.div_ceil(HUGE_PAGE))?;
@@ -53,18 +53,18 @@ impl<T> Block<T> {
             advise(first.wrapping_add(page).cast());
         }
         let first = NonNull::new(first.cast()).unwrap_or(NonNull::dangling());
-        Ok(Block { first, len: 0, most, _memory: BlockMemory::Large(memory) })
+        Ok(Block { first, len: 0, capacity, _memory: BlockMemory::Large(memory) })
     }
 
     /// [`Block::try_new`] without huge pages.
     ///
     /// # Errors
     /// There is no memory.
-    pub fn try_small(most: usize) -> Result<Block<T>, TryReserveError> {
+    pub fn try_small(capacity: usize) -> Result<Block<T>, TryReserveError> {
         let mut memory = Vec::<T>::new();
-        memory.try_reserve_exact(most)?;
+        memory.try_reserve_exact(capacity)?;
         let first = NonNull::new(memory.as_mut_ptr()).unwrap_or(NonNull::dangling());
-        Ok(Block { first, len: 0, most, _memory: BlockMemory::Small(memory) })
+        Ok(Block { first, len: 0, capacity, _memory: BlockMemory::Small(memory) })
     }
 
     /// Adds a value.
@@ -72,8 +72,8 @@ impl<T> Block<T> {
     /// # Panics
     /// If there are as many as may be.
     pub fn push(&mut self, value: T) {
-        assert!(self.len < self.most, "a block has a fixed number of values");
-        // SAFETY: its memory has room for `most` values, is aligned for them, and is used by nothing else.
+        assert!(self.len < self.capacity, "a block has a fixed number of values");
+        // SAFETY: its memory has room for `capacity` values, is aligned for them, and is used by nothing else.
         unsafe { self.first.add(self.len).write(value) };
         self.len += 1;
     }
@@ -91,15 +91,15 @@ impl<T> Block<T> {
             return;
         }
         let bytes = self.first.cast::<u8>();
-        for at in (0..self.most * size_of::<T>()).step_by(SMALL_PAGE) {
-            // SAFETY: the memory has room for `most` values, of which none is there yet.
+        for at in (0..self.capacity * size_of::<T>()).step_by(SMALL_PAGE) {
+            // SAFETY: the memory has room for `capacity` values, of which none is there yet.
             unsafe { bytes.add(at).write_volatile(0) };
         }
     }
 
     /// The most values that it may have.
-    pub fn most(&self) -> usize {
-        self.most
+    pub fn capacity(&self) -> usize {
+        self.capacity
     }
 
     /// Where its first value is or will be; it stays there for as long as the block exists.
@@ -111,7 +111,7 @@ impl<T> Block<T> {
 /// A block for no values.
 impl<T> Default for Block<T> {
     fn default() -> Block<T> {
-        Block { first: NonNull::dangling(), len: 0, most: 0, _memory: BlockMemory::Small(Vec::new()) }
+        Block { first: NonNull::dangling(), len: 0, capacity: 0, _memory: BlockMemory::Small(Vec::new()) }
     }
 }
 
@@ -153,15 +153,15 @@ mod tests {
 
     #[test]
     fn a_block_keeps_its_values_and_drops_them_once() {
-        for most in [1, 1000, 700_000] {
+        for capacity in [1, 1000, 700_000] {
             let value = Rc::new(());
-            let mut block: Block<(usize, Rc<()>)> = Block::try_new(most).expect("memory");
-            assert_eq!((block.len(), block.most()), (0, most));
-            (0..most).for_each(|number| block.push((number, Rc::clone(&value))));
-            assert!((0..most).all(|number| block[number].0 == number));
-            block[most - 1].0 = 7;
-            assert_eq!(block[most - 1].0, 7);
-            assert_eq!(Rc::strong_count(&value), most + 1);
+            let mut block: Block<(usize, Rc<()>)> = Block::try_new(capacity).expect("memory");
+            assert_eq!((block.len(), block.capacity()), (0, capacity));
+            (0..capacity).for_each(|number| block.push((number, Rc::clone(&value))));
+            assert!((0..capacity).all(|number| block[number].0 == number));
+            block[capacity - 1].0 = 7;
+            assert_eq!(block[capacity - 1].0, 7);
+            assert_eq!(Rc::strong_count(&value), capacity + 1);
             drop(block);
             assert_eq!(Rc::strong_count(&value), 1);
         }

@@ -15,9 +15,9 @@ use std::sync::{LazyLock, Mutex};
 /// Bytes of a huge page of x86-64 and of most other architectures.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 /// Bytes of one size that the system's allocator provides before huge pages do.
-const FEW: usize = 1 << 20;
+const SYSTEM_BYTES: usize = 1 << 20;
 /// Parts of more bytes are left to the system's allocator: few of them would fit a huge page.
-const MOST: usize = HUGE_PAGE / 8;
+const MAX_PART_BYTES: usize = HUGE_PAGE / 8;
 /// The alignment of all parts: a cache line.
 pub(crate) const ALIGN: usize = 64;
 
@@ -49,7 +49,7 @@ struct Pool {
 #[derive(Default)]
 struct SizeClass {
     /// Bytes from the system's allocator.
-    few: usize,
+    system_bytes: usize,
     /// Addresses of huge pages with a free place.
     open: Vec<usize>,
 }
@@ -99,9 +99,9 @@ pub(crate) fn allocate(size: usize) -> NonNull<u8> {
     let mut pool = lock(&POOL);
     let Pool { sizes, pages, used } = &mut *pool;
     let class = sizes.entry(size).or_default();
-    if size > MOST || class.open.is_empty() && class.few < FEW {
+    if size > MAX_PART_BYTES || class.open.is_empty() && class.system_bytes < SYSTEM_BYTES {
         let memory = system(Layout::from_size_align(size, ALIGN));
-        class.few += size;
+        class.system_bytes += size;
         used.bytes += size;
         return memory;
     }
@@ -138,7 +138,7 @@ pub(crate) unsafe fn free(memory: NonNull<u8>, size: usize) {
     let address = memory.addr().get() & !(HUGE_PAGE - 1);
     // A huge page belongs to the pool as a whole: whatever lies in it is one of its places.
     let Some(page) = pages.get_mut(&address) else {
-        class.few -= size;
+        class.system_bytes -= size;
         // SAFETY: the system's allocator provided it, with this layout.
         unsafe { dealloc(memory.as_ptr(), layout(size)) };
         return;
@@ -214,7 +214,7 @@ mod tests {
     fn places_do_not_overlap_and_pages_are_returned() {
         // A size that no other test has.
         const SIZE: usize = 12_352;
-        let count = FEW / SIZE + 1 + 3 * (HUGE_PAGE / SIZE);
+        let count = SYSTEM_BYTES / SIZE + 1 + 3 * (HUGE_PAGE / SIZE);
         for _ in 0..3 {
             let parts: Vec<_> = (0..count).map(|_| allocate(SIZE)).collect();
             for (number, part) in parts.iter().enumerate() {
@@ -237,7 +237,7 @@ mod tests {
             let others = parts.iter().skip(1).step_by(2);
             // SAFETY: as above.
             others.chain(&again).for_each(|part| unsafe { free(*part, SIZE) });
-            assert_eq!((pages(), lock(&POOL).sizes[&SIZE].few), (1, 0), "one page stays");
+            assert_eq!((pages(), lock(&POOL).sizes[&SIZE].system_bytes), (1, 0), "one page stays");
         }
     }
 }

@@ -49,14 +49,14 @@ impl SimdLevel {
     pub fn detect() -> SimdLevel {
         static LEVEL: OnceLock<SimdLevel> = OnceLock::new();
         *LEVEL.get_or_init(|| {
-            let most = match std::env::var("MMB_SIMD").as_deref() {
+            let max = match std::env::var("MMB_SIMD").as_deref() {
                 Ok("scalar") => Some(SimdLevel::Scalar),
                 #[cfg(target_arch = "x86_64")]
                 Ok("avx2") => Some(SimdLevel::Avx2),
                 _ => None,
             };
             let best = SimdLevel::available().last().copied().unwrap_or(SimdLevel::Scalar);
-            most.map_or(best, |most| most.min(best))
+            max.map_or(best, |max| max.min(best))
         })
     }
 

@@ -58,8 +58,8 @@ impl<I: Id> IdPool<I> {
 
     /// The free ids that are given out next, at most this number.
     #[inline]
-    pub fn next_ids(&self, most: usize) -> impl Iterator<Item = I> {
-        self.free.iter().rev().take(most).copied()
+    pub fn next_ids(&self, max: usize) -> impl Iterator<Item = I> {
+        self.free.iter().rev().take(max).copied()
     }
 
     /// Frees all ids.
@@ -233,8 +233,8 @@ impl<I: Id, T: Default, S: SlabStorage<T>> Slab<I, T, S> {
 
     /// The free ids that values are stored under next, at most this number: for prefetching their places.
     #[inline]
-    pub fn next_ids(&self, most: usize) -> impl Iterator<Item = I> {
-        self.ids.next_ids(most)
+    pub fn next_ids(&self, max: usize) -> impl Iterator<Item = I> {
+        self.ids.next_ids(max)
     }
 
     /// The value of an id; `None` if the id was never given out.
@@ -297,7 +297,7 @@ mod tests {
     /// Runs steps on a slab and on a map: below 6 they insert, at 6 they insert reusing, above they remove or free.
     fn check<S: SlabStorage<String>>(steps: &[(u8, prop::sample::Index)]) -> Result<(), TestCaseError> {
         let mut slab = Slab::<TestId, String, S>::default();
-        let (mut map, mut most) = (HashMap::new(), 0);
+        let (mut map, mut max) = (HashMap::new(), 0);
         for (step, (kind, which)) in steps.iter().enumerate() {
             if *kind <= 6 {
                 slab.try_reserve().expect("there is memory");
@@ -326,9 +326,9 @@ mod tests {
                 prop_assert_eq!(slab.insert(value.clone()), id);
                 prop_assert_eq!(slab.remove(id), value);
             }
-            most = most.max(map.len());
+            max = max.max(map.len());
             prop_assert_eq!((slab.len(), slab.is_empty()), (map.len(), map.is_empty()));
-            prop_assert!(slab.highest() as usize <= most);
+            prop_assert!(slab.highest() as usize <= max);
             for (id, value) in &map {
                 prop_assert_eq!(&slab[*id], value);
                 prop_assert_eq!(slab.get(*id), Some(value));

@@ -30,13 +30,13 @@ pub fn start_supplier(begin: fn()) {
 pub(crate) struct Supply<T>(Arc<Mutex<Option<Block<T>>>>);
 
 impl<T: Send + 'static> Supply<T> {
-    /// Asks for a block of `most` values, all of its pages in memory. `None` if nobody supplies it.
-    pub(crate) fn request(most: usize) -> Option<Supply<T>> {
+    /// Asks for a block of `capacity` values, all of its pages in memory. `None` if nobody supplies it.
+    pub(crate) fn request(capacity: usize) -> Option<Supply<T>> {
         let supplier = SUPPLIER.get()?.as_ref()?;
         let supply = Supply(Arc::default());
         let place = Arc::clone(&supply.0);
         let request = move || {
-            if let Ok(mut block) = Block::try_new(most) {
+            if let Ok(mut block) = Block::try_new(capacity) {
                 block.populate();
                 *lock(&place) = Some(block);
             }

@@ -90,10 +90,10 @@ impl Batch {
         let tuple =
             |(mask, _): &(LaneMask, Lanes)| MergedTuple { mask: *mask, entries: 0, sample: Vec::new() };
         let mut tuples: Vec<MergedTuple> = self.tuples.iter().map(tuple).collect();
-        for (at, packed) in self.rules.iter().enumerate() {
+        for (index, packed) in self.rules.iter().enumerate() {
             let tuple = &mut tuples[packed.tuple as usize];
             tuple.entries += 1;
-            if at % stride == 0 || tuple.sample.is_empty() {
+            if index % stride == 0 || tuple.sample.is_empty() {
                 tuple.sample.push(self.key(*packed));
             }
         }

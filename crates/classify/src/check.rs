@@ -2,7 +2,7 @@
 
 use crate::extract::{self, Extract};
 use crate::lane_mask::LaneMask;
-use crate::set_question::{AskedSets, SetQuestion};
+use crate::set_lookup::{SetContext, SetLookup};
 use mmb_packet::columns::Column;
 use mmb_packet::key::Lanes;
 use mmb_packet::options::{self, OptionTable};
@@ -15,15 +15,15 @@ use mmb_policy::field::ones;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum RuleCheck {
     /// A number of the key lies in a range, or outside it.
-    Range { from: Extract, first: u32, last: u32, outside: bool },
+    Range { extract: Extract, first: u32, last: u32, outside: bool },
     /// A number of the key is a member of a set.
-    Set { from: Extract, ranges: Box<[(u32, u32)]> },
+    Set { extract: Extract, ranges: Box<[(u32, u32)]> },
     /// An IPv6 address, from lane `lane` on, is a member of a set.
     Address { lane: u8, ranges: Box<[(u128, u128)]> },
     /// A field of the key is a member of a named set, or (`outside`) is not.
-    Named { question: SetQuestion, outside: bool },
+    Named { lookup: SetLookup, outside: bool },
     /// An empty payload passes if `empty`; another one by whether it begins with one of the prefixes.
-    Payload { of: Payload, prefixes: Box<[Box<[u8]>]>, empty: bool, begins: bool },
+    Payload { field: Payload, prefixes: Box<[Box<[u8]>]>, empty: bool, begins: bool },
     /// Some option of a kind passes a test, or (`none`) no option does.
     Option { kind: u8, test: OptionTest, none: bool },
     /// There is an option that is not padding, or (`none`) there is none.
@@ -50,7 +50,7 @@ pub(crate) struct CheckedPacket<'a, 'b> {
     pub(crate) key: u8,
     pub(crate) packet: &'a Packet<'b>,
     pub(crate) layout: &'a Layout,
-    pub(crate) sets: AskedSets<'a>,
+    pub(crate) sets: SetContext<'a>,
 }
 
 impl CheckedPacket<'_, '_> {
@@ -61,8 +61,8 @@ impl CheckedPacket<'_, '_> {
     }
 
     #[inline]
-    fn read(&self, from: Extract) -> Option<u32> {
-        from.read(self.lanes, self.key)
+    fn read(&self, extract: Extract) -> Option<u32> {
+        extract.read(self.lanes, self.key)
     }
 
     /// The IPv6 address from a lane on.
@@ -78,10 +78,10 @@ impl RuleCheck {
         if width > 32 {
             return RuleCheck::Address { lane: (bit / 32) as u8, ranges: bounds.as_slice().into() };
         }
-        let from = Extract::new(bit, width, unless);
+        let extract = Extract::new(bit, width, unless);
         let others = bounds.complement(ones(width));
         let range = |&(first, last): &(u128, u128), outside| RuleCheck::Range {
-            from,
+            extract,
             first: first as u32,
             last: last as u32,
             outside,
@@ -91,7 +91,7 @@ impl RuleCheck {
         let alike = |(mask, value): (u128, u128), outside| {
             let below = mask.trailing_zeros() % 32;
             RuleCheck::Range {
-                from: from.part(below as u8, (mask >> below) as u32),
+                extract: extract.part(below as u8, (mask >> below) as u32),
                 first: (value >> below) as u32,
                 last: (value >> below) as u32,
                 outside,
@@ -103,9 +103,10 @@ impl RuleCheck {
             (ranges, _) => match (bounds.alike(width), others.alike(width)) {
                 (Some(bits), _) => alike(bits, false),
                 (_, Some(bits)) => alike(bits, true),
-                _ => {
-                    RuleCheck::Set { from, ranges: ranges.iter().map(|r| (r.0 as u32, r.1 as u32)).collect() }
-                }
+                _ => RuleCheck::Set {
+                    extract,
+                    ranges: ranges.iter().map(|r| (r.0 as u32, r.1 as u32)).collect(),
+                },
             },
         }
     }
@@ -127,11 +128,11 @@ impl RuleCheck {
         }
     }
 
-    /// What it asks a set.
+    /// Its lookup in a set.
     #[inline]
-    pub(crate) fn question(&self) -> Option<SetQuestion> {
+    pub(crate) fn set_lookup(&self) -> Option<SetLookup> {
         match self {
-            RuleCheck::Named { question, .. } => Some(*question),
+            RuleCheck::Named { lookup, .. } => Some(*lookup),
             RuleCheck::Range { .. } | RuleCheck::Set { .. } | RuleCheck::Address { .. } => None,
             RuleCheck::Payload { .. } | RuleCheck::Option { .. } | RuleCheck::AnyOption { .. } => None,
         }
@@ -154,11 +155,11 @@ impl RuleCheck {
     /// Adds the bits of the key that it reads to a mask.
     pub(crate) fn add_bits(&self, mask: &mut LaneMask) {
         match self {
-            RuleCheck::Range { from, .. } | RuleCheck::Set { from, .. } => from.add_bits(mask),
+            RuleCheck::Range { extract, .. } | RuleCheck::Set { extract, .. } => extract.add_bits(mask),
             RuleCheck::Address { lane, .. } => {
                 mask.iter_mut().skip(usize::from(*lane)).take(4).for_each(|lane| *lane = u32::MAX);
             }
-            RuleCheck::Named { question, .. } => question.add_bits(mask),
+            RuleCheck::Named { lookup, .. } => lookup.add_bits(mask),
             RuleCheck::Payload { .. } | RuleCheck::Option { .. } | RuleCheck::AnyOption { .. } => {}
         }
     }
@@ -166,9 +167,9 @@ impl RuleCheck {
     /// The lanes that it reads.
     pub(crate) fn lanes(&self) -> Lanes {
         match self {
-            RuleCheck::Range { from, .. } | RuleCheck::Set { from, .. } => from.lanes(),
+            RuleCheck::Range { extract, .. } | RuleCheck::Set { extract, .. } => extract.lanes(),
             RuleCheck::Address { lane, .. } => Lanes::range(usize::from(*lane), usize::from(*lane) + 4),
-            RuleCheck::Named { question, .. } => question.lanes(),
+            RuleCheck::Named { lookup, .. } => lookup.lanes(),
             RuleCheck::Payload { .. } | RuleCheck::Option { .. } | RuleCheck::AnyOption { .. } => {
                 Lanes::default()
             }
@@ -179,15 +180,15 @@ impl RuleCheck {
     #[inline]
     pub(crate) fn holds(&self, subject: &CheckedPacket<'_, '_>) -> bool {
         match self {
-            RuleCheck::Range { from, first, last, outside } => {
-                subject.read(*from).is_none_or(|n| (*first <= n && n <= *last) != *outside)
+            RuleCheck::Range { extract, first, last, outside } => {
+                subject.read(*extract).is_none_or(|n| (*first <= n && n <= *last) != *outside)
             }
-            RuleCheck::Set { from, ranges } => subject.read(*from).is_none_or(|n| member(ranges, n)),
+            RuleCheck::Set { extract, ranges } => subject.read(*extract).is_none_or(|n| member(ranges, n)),
             RuleCheck::Address { lane, ranges } => member(ranges, subject.address(*lane)),
-            RuleCheck::Named { question, outside } => question
+            RuleCheck::Named { lookup, outside } => lookup
                 .is_member(subject.lanes, subject.key, subject.sets)
                 .is_none_or(|is_member| is_member != *outside),
-            RuleCheck::Payload { of, prefixes, empty, begins } => match payload(*of, subject) {
+            RuleCheck::Payload { field, prefixes, empty, begins } => match payload(*field, subject) {
                 [] => *empty,
                 payload => prefixes.iter().any(|prefix| payload.starts_with(prefix)) == *begins,
             },
@@ -230,8 +231,8 @@ fn member<T: Copy + PartialOrd>(ranges: &[(T, T)], number: T) -> bool {
 }
 
 /// The bytes that a payload field is about; empty where there are none.
-fn payload<'a>(of: Payload, subject: &CheckedPacket<'a, '_>) -> &'a [u8] {
-    let range = match of {
+fn payload<'a>(field: Payload, subject: &CheckedPacket<'a, '_>) -> &'a [u8] {
+    let range = match field {
         Payload::Transport => subject.layout.payload_range(),
         Payload::Ip => subject.layout.ip_payload_range(),
     };
@@ -242,7 +243,7 @@ fn payload<'a>(of: Payload, subject: &CheckedPacket<'a, '_>) -> &'a [u8] {
 mod tests {
     use super::*;
     use crate::names::SetTable;
-    use crate::set_question::SetAnswers;
+    use crate::set_lookup::SetResults;
     use mmb_packet::key::LANE;
     use mmb_policy::field::{FIELDS, FieldPlace};
 
@@ -267,7 +268,7 @@ mod tests {
             key: 3,
             packet: &packet,
             layout: &Layout::default(),
-            sets: AskedSets { table: &SetTable::default(), answers: &SetAnswers::default() },
+            sets: SetContext { table: &SetTable::default(), results: &SetResults::default() },
         };
         for field in FIELDS {
             let FieldPlace::Key { bit, width } = field.place else { continue };

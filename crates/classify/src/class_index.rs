@@ -13,9 +13,9 @@ use crate::ids::ListId;
 use crate::key_rules::KeyRules;
 use crate::lane_mask::{LaneMask, lane_set, union};
 use crate::list::ListIndex;
-use crate::relax::RelaxedRule;
+use crate::relax::RelaxedKeys;
 use crate::search::ClassTables;
-use crate::segment::Crowded;
+use crate::segment::NoFreePlace;
 use crate::table::TupleTable;
 use mmb_packet::Class;
 use mmb_packet::key::{L4_KIND, LANE, Lanes};
@@ -57,9 +57,9 @@ pub(crate) struct ClassIndex {
     /// Their bits.
     pub(crate) read: LaneMask,
     homes: HashMap<LaneMask, TupleHome>,
-    relaxed: RelaxedRule,
+    relaxed: RelaxedKeys,
     /// The most rules that a packet can match.
-    pub(crate) most: usize,
+    pub(crate) max_matches: usize,
     /// By table: whether it was added for a tuple that came after the index was built.
     added_later: Vec<bool>,
 }
@@ -72,8 +72,8 @@ impl ClassIndex {
             wanted: Lanes::default(),
             read: LaneMask::default(),
             homes: HashMap::new(),
-            relaxed: RelaxedRule::default(),
-            most: 0,
+            relaxed: RelaxedKeys::default(),
+            max_matches: 0,
             added_later: Vec::new(),
         }
     }
@@ -98,19 +98,19 @@ impl ClassIndex {
         let home = self.homes.get_mut(&mask).expect("it was found, or placed just now");
         home.rules += 1;
         home.entries += usize::from(before.is_none());
-        self.most += rules.saturating_sub(home.longest);
+        self.max_matches += rules.saturating_sub(home.longest);
         home.longest = home.longest.max(rules);
         let kind_lane = L4_KIND / LANE;
         if mask[kind_lane].to_ne_bytes()[L4_KIND % LANE] == 0xff {
             home.kinds.insert(key[kind_lane].to_ne_bytes()[L4_KIND % LANE]);
         }
-        let grown = home.entries > flat::MOST_OF_A_TUPLE;
+        let grown = home.entries > flat::MAX_PER_TUPLE;
         match before {
             Some(before) if before == value => {}
             Some(_) => self.set(place, &mask, &key, value),
             None => self.add(place, &mask, &key, value, random),
         }
-        if place == TuplePlace::Flat && (grown || self.view.flat.len() > flat::MOST) {
+        if place == TuplePlace::Flat && (grown || self.view.flat.len() > flat::MAX_ENTRIES) {
             self.move_out(&mask, random);
         }
     }
@@ -128,7 +128,7 @@ impl ClassIndex {
             None => {
                 home.entries -= 1;
                 if home.entries == 0 {
-                    self.most -= std::mem::take(&mut home.longest);
+                    self.max_matches -= std::mem::take(&mut home.longest);
                     // A member of a table stays one, for when its rules come back.
                     if place == TuplePlace::Flat {
                         self.homes.remove(mask);
@@ -166,7 +166,8 @@ impl ClassIndex {
         random: &mut Generator,
     ) {
         let TuplePlace::Table { table, member } = place else { return self.set(place, mask, key, value) };
-        if Arc::make_mut(&mut self.view.tables[table]).insert(member, key, value.packed()) == Err(Crowded) {
+        if Arc::make_mut(&mut self.view.tables[table]).insert(member, key, value.packed()) == Err(NoFreePlace)
+        {
             self.move_out(mask, random);
             self.add(self.homes[mask].place, mask, key, value, random);
         }
@@ -210,10 +211,10 @@ impl ClassIndex {
     fn place_tuple(&mut self, mask: &LaneMask, key: &LaneMask, random: &mut Generator) -> TuplePlace {
         let joins = |table: &TupleTable| table.admits(mask) && table.chain(key) <= LONGEST_CHAIN;
         let tables = self.view.tables.iter().enumerate().filter(|(_, table)| joins(table));
-        let best = tables.max_by_key(|(_, table)| table.hashed_bits()).map(|(at, _)| at);
+        let best = tables.max_by_key(|(_, table)| table.hashed_bits()).map(|(index, _)| index);
         let (table, member) = match best {
             Some(table) => (table, Arc::make_mut(&mut self.view.tables[table]).join(mask)),
-            None if self.view.flat.len() < flat::MOST => {
+            None if self.view.flat.len() < flat::MAX_ENTRIES => {
                 self.homes.insert(*mask, TupleHome::new(TuplePlace::Flat));
                 return TuplePlace::Flat;
             }
@@ -240,7 +241,7 @@ impl ClassIndex {
             TuplePlace::Flat => self.view.flat.entries(mask).collect(),
             TuplePlace::Table { table, member } => {
                 let all = self.view.tables[table].entries();
-                all.filter(|(of, ..)| *of == member).map(|(_, key, value)| (key, value)).collect()
+                all.filter(|(other, ..)| *other == member).map(|(_, key, value)| (key, value)).collect()
             }
         };
         let mut room = entries.len() + 1;
@@ -331,8 +332,8 @@ mod tests {
         ];
         let four = (0_u32..1 << fields.len()).filter(|set| set.count_ones() == 4);
         let line = |set: u32| {
-            let of = (0..fields.len()).filter(|bit| set >> bit & 1 == 1);
-            let tests: Vec<String> = of
+            let set_fields = (0..fields.len()).filter(|bit| set >> bit & 1 == 1);
+            let tests: Vec<String> = set_fields
                 .map(|bit| fields[bit])
                 .map(|field| format!("{field} {}", if field.ends_with("addr") { "10.0.0.1" } else { "50" }))
                 .collect();

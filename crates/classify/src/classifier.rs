@@ -14,7 +14,7 @@ use crate::matches::Scratch;
 use crate::names::{RuleNames, SetTable, UnknownPort};
 use crate::option_key::OptionKey;
 use crate::search::{ClassTables, SearchTables, SearchVector};
-use crate::set_question::{AskedSets, SetAnswers};
+use crate::set_lookup::{SetContext, SetResults};
 use crate::table::TupleTable;
 use mmb_base::simd::SimdLevel;
 use mmb_packet::columns::{KeyColumns, WantedLanes};
@@ -37,13 +37,13 @@ pub struct Classifier {
     wanted: WantedLanes,
     /// The bits of keys that it looks at, by class: Ip4, Ip6, Other.
     read: [LaneMask; 3],
-    most: usize,
+    max_matches: usize,
 }
 
 impl Classifier {
     /// The most rules that one packet can match, or more: what [`Scratch::fit`] wants to know.
-    pub fn most_matches(&self) -> usize {
-        self.most
+    pub fn max_matches(&self) -> usize {
+        self.max_matches
     }
 
     /// The instructions that searches use: `avx512`, `avx2` or `scalar`.
@@ -113,9 +113,9 @@ fn vector<'a, 'b, const L: usize>(
     (packets, layouts): (&'a [Packet<'b>], &'a [Layout]),
     sets: &'a SetTable,
 ) -> SearchVector<'a, 'b> {
-    let (lanes, len, of) = (columns.lanes(), columns.count(), columns.packets());
-    let sets = AskedSets { table: sets, answers: SetAnswers::NONE };
-    SearchVector { lanes, len, of, packets, layouts, sets }
+    let (lanes, len, packet_numbers) = (columns.lanes(), columns.count(), columns.packets());
+    let sets = SetContext { table: sets, results: SetResults::NONE };
+    SearchVector { lanes, len, packet_numbers, packets, layouts, sets }
 }
 
 /// The writer's side of the classifier. Every change costs about the same however many rules there are; what was
@@ -180,7 +180,7 @@ impl ClassifierIndex {
         let mut batches: [Batch; 3] = Default::default();
         for (slot, rule) in rules {
             for (class, batch) in CLASSES.into_iter().zip(&mut batches) {
-                place(rule.borrow(), slot, class, &index.names, |placed| batch.push(placed))
+                for_each_key(rule.borrow(), slot, class, &index.names, |placed| batch.push(placed))
                     .map_err(|port| (slot, port))?;
             }
         }
@@ -202,7 +202,7 @@ impl ClassifierIndex {
     pub fn insert(&mut self, slot: RuleSlot, rule: &Rule) -> Result<(), UnknownPort> {
         let mut all = Vec::new();
         for (number, class) in CLASSES.into_iter().enumerate() {
-            place(rule, slot, class, &self.names, |placed| all.push((number, placed)))?;
+            for_each_key(rule, slot, class, &self.names, |placed| all.push((number, placed)))?;
         }
         all.into_iter().for_each(|(number, placed)| self.insert_placed(number, placed));
         Ok(())
@@ -213,7 +213,7 @@ impl ClassifierIndex {
         for (number, class) in CLASSES.into_iter().enumerate() {
             let mut all = Vec::new();
             // A rule that was inserted names no unknown port.
-            let _ = place(rule, slot, class, &self.names, |placed| all.push(placed));
+            let _ = for_each_key(rule, slot, class, &self.names, |placed| all.push(placed));
             all.into_iter().for_each(|placed| self.remove_placed(number, placed));
         }
     }
@@ -221,15 +221,15 @@ impl ClassifierIndex {
     fn insert_placed(&mut self, class: usize, placed: Placed) {
         let placed = self.classes[class].relaxed(placed);
         let (mask, key) = (placed.mask, placed.key);
-        let behind = placed.rule.option.map(|option| (option, placed.rule.behind_option()));
+        let without_option = placed.rule.option.map(|option| (option, placed.rule.without_option()));
         let ClassifierIndex { classes, lists, random, .. } = self;
         classes[class].insert(placed, lists, random);
-        let Some((option, behind)) = behind else { return };
+        let Some((option, without_option)) = without_option else { return };
         let Some(list) = self.classes[class].list(&mask, &key) else { return };
         let key = OptionKey::wide(option.lanes(list));
         let table = Arc::make_mut(&mut self.options);
         let before = table.value(0, &key).and_then(KeyRules::unpacked);
-        let (rules, _) = self.lists.insert(before, behind);
+        let (rules, _) = self.lists.insert(before, without_option);
         match before {
             Some(before) if before == rules => {}
             Some(_) => table.set(0, &key, rules.packed()),
@@ -249,7 +249,7 @@ impl ClassifierIndex {
             let key = OptionKey::wide(option.lanes(list));
             let table = Arc::make_mut(&mut self.options);
             if let Some(before) = table.value(0, &key).and_then(KeyRules::unpacked) {
-                match self.lists.remove(before, &placed.rule.behind_option()) {
+                match self.lists.remove(before, &placed.rule.without_option()) {
                     Some(rules) if rules == before => {}
                     Some(rules) => table.set(0, &key, rules.packed()),
                     None => _ = table.remove(0, &key),
@@ -273,7 +273,7 @@ impl ClassifierIndex {
             rules: self.lists.rules.clone(),
             wanted: WantedLanes { ip4: ip4.wanted, ip6: ip6.wanted, other: other.wanted },
             read: [ip4.read, ip6.read, other.read],
-            most: self.classes.iter().map(|class| class.most).max().unwrap_or(0),
+            max_matches: self.classes.iter().map(|class| class.max_matches).max().unwrap_or(0),
         }
     }
 
@@ -319,7 +319,7 @@ const IP6_KEY_BYTES: usize = 384;
 /// An upper bound of the memory that a rule takes beyond that of a single key without conditions. A set of values becomes several keys, in the
 /// classes of both IP versions where the rule leaves that open, and each of them has the rule's conditions.
 pub fn extra_bytes(rule: &Rule, names: &RuleNames) -> u64 {
-    let of = |(class, key_bytes)| {
+    let class_bytes = |(class, key_bytes)| {
         let Ok(Some(compiled)) = compile(rule, class, names) else { return 0 };
         let checks: usize =
             compiled.checks.iter().map(|check| size_of::<RuleCheck>() + check.heap_bytes()).sum();
@@ -327,13 +327,13 @@ pub fn extra_bytes(rule: &Rule, names: &RuleNames) -> u64 {
         compiled.cubes.len() * (key_bytes + listed)
     };
     let [ip4, ip6, other] =
-        [(Class::Ip4, KEY_BYTES), (Class::Ip6, IP6_KEY_BYTES), (Class::Other, KEY_BYTES)].map(of);
+        [(Class::Ip4, KEY_BYTES), (Class::Ip6, IP6_KEY_BYTES), (Class::Other, KEY_BYTES)].map(class_bytes);
     let single = if ip4 > 0 || other > 0 { KEY_BYTES } else { IP6_KEY_BYTES };
     (ip4 + ip6 + other).saturating_sub(single) as u64
 }
 
 /// Compiles a rule for a class, and hands out each of its keys.
-fn place(
+fn for_each_key(
     rule: &Rule,
     slot: RuleSlot,
     class: Class,

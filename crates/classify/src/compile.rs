@@ -4,7 +4,7 @@ use crate::check::{OptionTest, RuleCheck};
 use crate::cube::{Contradiction, KeyCube};
 use crate::extract::Extract;
 use crate::names::{RuleNames, UnknownPort};
-use crate::set_question::{AskedField, SetQuestion};
+use crate::set_lookup::{LookupField, SetLookup};
 use mmb_packet::Class;
 use mmb_packet::key::{self, flags};
 use mmb_packet::parse::{ETHER_IP4, ETHER_IP6};
@@ -120,15 +120,15 @@ impl RuleDraft {
 
     fn constrain(&mut self, constraint: &Match, names: &RuleNames) -> Result<(), CompileError> {
         let Match { negated, field, test } = constraint;
-        for &(at, mask, value) in field.info().implies.key_bytes() {
-            self.cube.fix_byte(at, mask, value)?;
+        for &(byte, mask, value) in field.info().implies.key_bytes() {
+            self.cube.fix_byte(byte, mask, value)?;
         }
         match field.info().place {
             FieldPlace::Key { bit, width } if field.info().alone == BareMeaning::Optional => {
                 self.vlan(*negated, bit, width, test, names)
             }
             FieldPlace::Key { bit, width } => self.number(*negated, *field, (bit, width), test, names),
-            FieldPlace::Payload(of) => self.payload(*negated, of, test),
+            FieldPlace::Payload(field) => self.payload(*negated, field, test),
             // Only when the packet is decided on is it known how it stands to connections.
             FieldPlace::Connection => Ok(()),
             // Decided later, on the bytes: here it selects the packets that may begin such a connection.
@@ -169,14 +169,14 @@ impl RuleDraft {
             Test::Number(cond, set) => (Intervals::compared(*cond, set, width), false),
             Test::NamedSet(equality, name) => {
                 let outside = (*equality == Equality::Ne) != negated;
-                let asked = match ElementKind::of_field(field) {
-                    Some(ElementKind::Ip4) => AskedField::Ip4(Extract::new(bit, width, 0)),
-                    Some(ElementKind::Ip6) => AskedField::Ip6((bit / 32) as u8),
-                    Some(ElementKind::Number) => AskedField::Number(Extract::new(bit, width, 0)),
+                let set_field = match ElementKind::of_field(field) {
+                    Some(ElementKind::Ip4) => LookupField::Ip4(Extract::new(bit, width, 0)),
+                    Some(ElementKind::Ip6) => LookupField::Ip6((bit / 32) as u8),
+                    Some(ElementKind::Number) => LookupField::Number(Extract::new(bit, width, 0)),
                     None => return Err(CompileError::Impossible),
                 };
-                let question = SetQuestion { set: names.set_number(name), field: asked };
-                self.checks.push(RuleCheck::Named { question, outside });
+                let lookup = SetLookup { set: names.set_number(name), field: set_field };
+                self.checks.push(RuleCheck::Named { lookup, outside });
                 return Ok(());
             }
             Test::Port(equality, ports) => {
@@ -227,9 +227,9 @@ impl RuleDraft {
                 if !negated {
                     self.cube.fix_byte(key::FLAGS, flags::VLAN_TAGGED, flags::VLAN_TAGGED)?;
                 }
-                let field = AskedField::Number(Extract::new(bit, width, unless));
-                let question = SetQuestion { set: names.set_number(name), field };
-                self.checks.push(RuleCheck::Named { question, outside });
+                let field = LookupField::Number(Extract::new(bit, width, unless));
+                let lookup = SetLookup { set: names.set_number(name), field };
+                self.checks.push(RuleCheck::Named { lookup, outside });
                 return Ok(());
             }
             Test::Port(..) | Test::Bytes(..) | Test::Patterns(_) | Test::Header(..) => {
@@ -253,8 +253,8 @@ impl RuleDraft {
         Ok(())
     }
 
-    fn payload(&mut self, negated: bool, of: Payload, test: &Test) -> Result<(), CompileError> {
-        let present = match of {
+    fn payload(&mut self, negated: bool, field: Payload, test: &Test) -> Result<(), CompileError> {
+        let present = match field {
             Payload::Ip => flags::HAS_IP_PAYLOAD,
             Payload::Transport => flags::HAS_PAYLOAD,
         };
@@ -266,7 +266,7 @@ impl RuleDraft {
                 }
                 let prefixes = prefixes.iter().map(|prefix| prefix[..].into()).collect();
                 let begins = (*equality == Equality::Eq) != negated;
-                self.checks.push(RuleCheck::Payload { of, prefixes, empty: negated, begins });
+                self.checks.push(RuleCheck::Payload { field, prefixes, empty: negated, begins });
             }
             Test::Number(..) | Test::NamedSet(..) | Test::Port(..) | Test::Patterns(_) | Test::Header(..) => {
                 return Err(CompileError::Impossible);
@@ -347,13 +347,13 @@ impl RuleDraft {
     /// The cube with every combination of the values of short lists, the shortest first, up to [`MAX_CUBES`].
     fn expand(&self) -> Vec<KeyCube> {
         let mut cubes = vec![self.cube];
-        let few = |a: &&Allowed| {
+        let is_selective = |a: &&Allowed| {
             let count =
                 |sum: u128, (first, last): &(u128, u128)| sum.saturating_add(last - first).saturating_add(1);
             let values = a.bounds.as_slice().iter().fold(0, count);
             values.saturating_mul(SELECTIVE) <= ones(a.width).saturating_add(1)
         };
-        let listed = self.allowed.iter().filter(|a| a.listed).filter(few);
+        let listed = self.allowed.iter().filter(|a| a.listed).filter(is_selective);
         let mut lists: Vec<_> =
             listed.filter_map(|a| Some((a.bit, a.width, a.bounds.numbers(MAX_CUBES)?))).collect();
         lists.sort_by_key(|(.., values)| values.len());

@@ -39,9 +39,9 @@ impl KeyCube {
         Ok(())
     }
 
-    /// Fixes the bits of `mask` in the byte at `at`.
-    pub(crate) fn fix_byte(&mut self, at: usize, mask: u8, value: u8) -> Result<(), Contradiction> {
-        let (word, shift) = (at / 16, 120 - at % 16 * 8);
+    /// Fixes the bits of `mask` in a byte, given by its number.
+    pub(crate) fn fix_byte(&mut self, byte: usize, mask: u8, value: u8) -> Result<(), Contradiction> {
+        let (word, shift) = (byte / 16, 120 - byte % 16 * 8);
         let (mask, part) = (u128::from(mask) << shift, u128::from(value & mask) << shift);
         if (self.value[word] ^ part) & self.mask[word] & mask != 0 {
             return Err(Contradiction);
@@ -70,9 +70,9 @@ impl KeyCube {
         Some(known)
     }
 
-    /// The byte at `at`, if all its bits are fixed.
-    pub(crate) fn known_byte(&self, at: usize) -> Option<u8> {
-        self.known(at as u16 * 8, 8).map(|byte| byte as u8)
+    /// The byte with a number, if all its bits are fixed.
+    pub(crate) fn known_byte(&self, byte: usize) -> Option<u8> {
+        self.known(byte as u16 * 8, 8).map(|value| value as u8)
     }
 
     /// Lets the bits of `other`'s mask be free again.

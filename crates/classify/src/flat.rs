@@ -7,13 +7,13 @@ use mmb_base::simd::SimdLevel;
 use mmb_packet::columns::Column;
 
 /// The most entries of a tuple here; with more, a table is cheaper.
-pub(crate) const MOST_OF_A_TUPLE: usize = 12;
+pub(crate) const MAX_PER_TUPLE: usize = 12;
 /// The most entries in all.
-pub(crate) const MOST: usize = 96;
+pub(crate) const MAX_ENTRIES: usize = 96;
 
 /// Whether tuples of `entries` in all may be rows beside so many rows.
 pub(crate) fn has_room(rows: usize, entries: usize) -> bool {
-    entries <= MOST_OF_A_TUPLE && rows + entries <= MOST
+    entries <= MAX_PER_TUPLE && rows + entries <= MAX_ENTRIES
 }
 
 /// One entry.
@@ -38,13 +38,13 @@ impl Flat {
 
     /// The value of a key of the tuple `mask`.
     pub(crate) fn value(&self, mask: &LaneMask, key: &LaneMask) -> Option<u32> {
-        self.place(mask, key).map(|at| self.rows[at].value)
+        self.place(mask, key).map(|index| self.rows[index].value)
     }
 
     /// Adds a key, or gives it another value.
     pub(crate) fn set(&mut self, mask: &LaneMask, key: &LaneMask, value: u32) {
-        if let Some(at) = self.place(mask, key) {
-            self.rows[at].value = value;
+        if let Some(index) = self.place(mask, key) {
+            self.rows[index].value = value;
             return;
         }
         let lanes = (0..).zip(mask.iter().zip(key)).filter(|(_, (mask, _))| **mask != 0);
@@ -54,7 +54,7 @@ impl Flat {
 
     /// Removes a key; returns the value that it had.
     pub(crate) fn remove(&mut self, mask: &LaneMask, key: &LaneMask) -> Option<u32> {
-        self.place(mask, key).map(|at| self.rows.remove(at).value)
+        self.place(mask, key).map(|index| self.rows.remove(index).value)
     }
 
     /// Keys and values of a tuple.
@@ -95,9 +95,9 @@ mod tests {
         mask
     }
 
-    fn key(bits: u8, of: &LaneMask) -> LaneMask {
+    fn key(bits: u8, own_mask: &LaneMask) -> LaneMask {
         let key = mask(bits);
-        std::array::from_fn(|lane| key[lane] & of[lane])
+        std::array::from_fn(|lane| key[lane] & own_mask[lane])
     }
 
     proptest! {
@@ -132,7 +132,7 @@ mod tests {
             for (at, &packet) in packets.iter().enumerate() {
                 (0..20).for_each(|lane| lanes[lane][at] = mask(packet)[lane]);
             }
-            let agrees = |packet: u8, of: &LaneMask, its: &LaneMask| key(packet, of) == *its;
+            let agrees = |packet: u8, mask: &LaneMask, its: &LaneMask| key(packet, mask) == *its;
             let mut expected: Vec<(u8, u32)> = Vec::new();
             for (at, &packet) in (0..=u8::MAX).zip(&packets) {
                 let found = model.iter().filter(|((mask, key), _)| agrees(packet, mask, key));

@@ -42,7 +42,7 @@ impl RuleSlot {
 
     /// Reverses [`RuleSlot::word`].
     #[inline(always)]
-    pub(crate) fn of_word(word: u32) -> Option<RuleSlot> {
+    pub(crate) fn from_word(word: u32) -> Option<RuleSlot> {
         NonZeroU32::new(word).map(RuleSlot)
     }
 }

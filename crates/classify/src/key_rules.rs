@@ -48,7 +48,7 @@ impl KeyRules {
     pub(crate) fn unpacked(word: u32) -> Option<KeyRules> {
         let number = KeyRules::number(word);
         match KeyRules::kind(word) {
-            KeyRules::RULE => RuleSlot::of_word(number).map(KeyRules::Rule),
+            KeyRules::RULE => RuleSlot::from_word(number).map(KeyRules::Rule),
             KeyRules::RANGED => RangedId::new(number).map(KeyRules::Ranged),
             KeyRules::LIST => ListId::new(number).map(KeyRules::List),
             _ => KeyRules::short(word).map(|(shape, list)| KeyRules::Short(shape, list)),

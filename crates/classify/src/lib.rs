@@ -39,13 +39,13 @@ mod matches;
 mod merge;
 mod names;
 mod option_key;
-mod pairs;
+mod option_lookups;
 mod probe;
 mod ranged;
 mod relax;
 mod search;
 mod segment;
-mod set_question;
+mod set_lookup;
 #[allow(unsafe_code)]
 mod simd;
 mod table;

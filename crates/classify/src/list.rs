@@ -13,8 +13,8 @@ use crate::check::{OptionTest, RuleCheck};
 use crate::ids::{ListId, RangedId, RuleSlot, ShortId};
 use crate::key_rules::KeyRules;
 use crate::option_key::{OptionKey, OptionKinds};
-use crate::ranged::{FewRules, ListShape, Ranged, RangedRule, ShortLists};
-use crate::set_question::SetQuestion;
+use crate::ranged::{ListShape, Ranged, RangedRule, ShortLists, SideBySideRules};
+use crate::set_lookup::SetLookup;
 use mmb_base::{Id, IdPool, PersistentVec, prefetch};
 use mmb_packet::key::Lanes;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ pub(crate) struct RuleList {
     pub(crate) keyed: Option<Box<OptionKinds>>,
     /// Rules that read what is not in the key.
     beyond: u32,
-    /// What rules ask sets about every packet of the key, and how many of them.
-    questions: Vec<(SetQuestion, u32)>,
+    /// The set lookups of rules for every packet of the key, and how many rules need each.
+    set_lookups: Vec<(SetLookup, u32)>,
 }
 
 /// A rule to be stored under a key.
@@ -79,7 +79,7 @@ impl ListEntry {
     }
 
     /// The rule as it is stored in the option table.
-    pub(crate) fn behind_option(&self) -> ListEntry {
+    pub(crate) fn without_option(&self) -> ListEntry {
         ListEntry { option: None, ..self.clone() }
     }
 
@@ -96,33 +96,33 @@ impl ListEntry {
 
 impl RuleList {
     /// A list of rules that are found by no option.
-    fn of(rules: Vec<RangedRule>) -> RuleList {
+    fn new(rules: Vec<RangedRule>) -> RuleList {
         let beyond = rules.iter().filter(|rule| rule.reads_beyond_key()).count() as u32;
         let mut list = RuleList { beyond, ..RuleList::default() };
-        rules.iter().for_each(|rule| list.count_questions(rule, true));
+        rules.iter().for_each(|rule| list.count_set_lookups(rule, true));
         let (plain, ranged): (Vec<_>, Vec<_>) = rules.into_iter().partition(RangedRule::is_plain);
         list.plain = plain.iter().map(|rule| rule.slot).collect();
         list.ranged = Ranged::new(ranged);
         list
     }
 
-    /// What its rules ask sets about every packet.
+    /// The set lookups of its rules for every packet.
     #[inline]
-    pub(crate) fn questions(&self) -> impl Iterator<Item = SetQuestion> {
-        self.questions.iter().map(|(question, _)| *question)
+    pub(crate) fn set_lookups(&self) -> impl Iterator<Item = SetLookup> {
+        self.set_lookups.iter().map(|(lookup, _)| *lookup)
     }
 
-    /// Counts what a rule asks, which is added or removed.
-    fn count_questions(&mut self, rule: &RangedRule, is_added: bool) {
-        for asked in rule.questions() {
-            let known = self.questions.iter_mut().find(|(question, _)| *question == asked);
+    /// Counts the set lookups of a rule that is added or removed.
+    fn count_set_lookups(&mut self, rule: &RangedRule, is_added: bool) {
+        for requested in rule.set_lookups() {
+            let known = self.set_lookups.iter_mut().find(|(lookup, _)| *lookup == requested);
             match known {
                 Some((_, rules)) if is_added => *rules += 1,
                 Some((_, rules)) => *rules -= 1,
-                None => self.questions.push((asked, 1)),
+                None => self.set_lookups.push((requested, 1)),
             }
         }
-        self.questions.retain(|(_, rules)| *rules > 0);
+        self.set_lookups.retain(|(_, rules)| *rules > 0);
     }
 
     /// Whether the rules that a packet matches here follow from its key alone.
@@ -138,7 +138,7 @@ impl RuleList {
             None if rule.checks.is_empty() => self.plain.push(rule.slot),
             None => {
                 let rule = rule.into_rule();
-                self.count_questions(&rule, true);
+                self.count_set_lookups(&rule, true);
                 self.ranged.insert(rule);
             }
         }
@@ -151,10 +151,10 @@ impl RuleList {
                 kinds.rules = kinds.rules.saturating_sub(1);
             }
             self.keyed.take_if(|kinds| kinds.rules == 0);
-        } else if let Some(at) = self.plain.iter().position(|slot| *slot == rule.slot) {
-            self.plain.swap_remove(at);
+        } else if let Some(index) = self.plain.iter().position(|slot| *slot == rule.slot) {
+            self.plain.swap_remove(index);
         } else if self.ranged.remove(rule.slot) {
-            self.count_questions(&rule.clone().into_rule(), false);
+            self.count_set_lookups(&rule.clone().into_rule(), false);
         }
     }
 
@@ -164,18 +164,18 @@ impl RuleList {
 
     /// Its rules, if they need no list any more.
     fn as_short(&self) -> Option<Vec<RangedRule>> {
-        if self.len() > ListShape::MOST_RULES {
+        if self.len() > ListShape::MAX_RULES {
             return None;
         }
         let mut rules = self.side_by_side()?.rules();
         rules.extend(self.plain.iter().map(|&slot| RangedRule::plain(slot)));
-        (rules.len() < 2 || ListShape::of(&rules).is_some()).then_some(rules)
+        (rules.len() < 2 || ListShape::for_rules(&rules).is_some()).then_some(rules)
     }
 
     /// The rules with conditions, if they lie side by side and no rule is found by an option.
     #[inline(always)]
-    pub(crate) fn side_by_side(&self) -> Option<&FewRules> {
-        self.ranged.few().filter(|_| self.keyed.is_none())
+    pub(crate) fn side_by_side(&self) -> Option<&SideBySideRules> {
+        self.ranged.side_by_side().filter(|_| self.keyed.is_none())
     }
 
     /// Asks for the list's own memory.
@@ -253,9 +253,9 @@ pub(crate) struct ListIndex {
 impl ListIndex {
     /// Whether so many places of lists became free since the index was built, beside so many rules, that building it again would pay: places stay.
     pub(crate) fn is_sparse(&self, rules: impl Fn() -> usize) -> bool {
-        const FEW: usize = 4096;
+        const MIN_FREE: usize = 4096;
         let free = self.free_places().saturating_sub(self.free_when_built);
-        free > FEW && free > FEW + rules() / 8
+        free > MIN_FREE && free > MIN_FREE + rules() / 8
     }
 
     /// Notes that the index was built: places that are free now would be again, since lists grow through shapes.
@@ -279,7 +279,7 @@ impl ListIndex {
     /// Stores the rules of a key, none of which is found by an option, and returns `None` if there are none. The value that the key had before is
     /// freed unless they have it again.
     fn put_rules(&mut self, rules: Vec<RangedRule>, before: Option<KeyRules>) -> Option<KeyRules> {
-        let shape = ListShape::of(&rules).filter(|_| rules.len() > 1);
+        let shape = ListShape::for_rules(&rules).filter(|_| rules.len() > 1);
         let before = before.and_then(|before| match before {
             KeyRules::Short(its, id) if Some(its) == shape => Some(id),
             other => {
@@ -304,7 +304,7 @@ impl ListIndex {
                 self.rules.singles.0.set(id.index(), Some(rule.clone()));
                 Some(KeyRules::Ranged(id))
             }
-            _ => Some(self.put(RuleList::of(rules))),
+            _ => Some(self.put(RuleList::new(rules))),
         }
     }
 
@@ -350,7 +350,7 @@ impl ListIndex {
             // Rules have a value.
             return (self.put_rules(rules, before).unwrap_or(alone), len);
         }
-        let mut list = RuleList::of(rules);
+        let mut list = RuleList::new(rules);
         list.add(rule);
         if let Some(before) = before {
             self.free(before);
@@ -371,8 +371,8 @@ impl ListIndex {
             }
             _ => {
                 let mut rules = self.rules(before);
-                if let Some(at) = rules.iter().position(|other| other.slot == rule.slot) {
-                    rules.swap_remove(at);
+                if let Some(index) = rules.iter().position(|other| other.slot == rule.slot) {
+                    rules.swap_remove(index);
                 }
                 rules
             }
@@ -405,12 +405,13 @@ mod tests {
             None => ListParts::default(),
             Some(KeyRules::List(id)) => {
                 let list = index.rules.lists.at(id).expect("the list is there");
-                let (mut plain, few) = (list.plain.clone(), list.ranged.few().expect("they are few"));
+                let (mut plain, side_by_side) =
+                    (list.plain.clone(), list.ranged.side_by_side().expect("they are few"));
                 plain.sort_unstable();
-                let beyond = few.rules().iter().filter(|rule| rule.reads_beyond_key()).count();
+                let beyond = side_by_side.rules().iter().filter(|rule| rule.reads_beyond_key()).count();
                 let keyed = list.keyed.as_ref().map_or(0, |kinds| kinds.rules);
                 assert_eq!(list.beyond as usize, beyond + keyed);
-                (plain, slots(&few.rules()), keyed)
+                (plain, slots(&side_by_side.rules()), keyed)
             }
             Some(other) => {
                 let rules = index.rules(other);
@@ -455,7 +456,7 @@ mod tests {
             let mut index = ListIndex::default();
             let mut values = [None; 4];
             let mut model: [BTreeMap<RuleSlot, ListEntry>; 4] = Default::default();
-            let (mut next, mut most_lists) = (1, 0);
+            let (mut next, mut max_lists) = (1, 0);
             let mut before = (index.rules.clone(), values, model.clone());
             for (key, kind, which, what) in steps {
                 if what > 0 {
@@ -482,7 +483,7 @@ mod tests {
                     prop_assert!(value.is_none_or(|value| matches!(value, KeyRules::Ranged(_)) == ranged));
                 }
                 let lists = values.iter().flatten().filter(|value| matches!(value, KeyRules::List(_))).count();
-                most_lists = most_lists.max(lists);
+                max_lists = max_lists.max(lists);
                 prop_assert_eq!(index.ids.len(), lists);
                 let singles = values.iter().flatten().filter(|value| matches!(value, KeyRules::Ranged(_)));
                 prop_assert_eq!(index.single_ids.len(), singles.count());
@@ -491,7 +492,7 @@ mod tests {
                     prop_assert_eq!(ids.len(), values.iter().flatten().filter(its).count());
                 }
                 // Ids are used again before there are new ones.
-                prop_assert!(index.ids.highest() as usize <= most_lists);
+                prop_assert!(index.ids.highest() as usize <= max_lists);
                 if next % 16 == 0 {
                     // What readers have does not change, though ids are given to others.
                     let then = ListIndex { rules: before.0, ..ListIndex::default() };
@@ -526,7 +527,7 @@ mod tests {
         assert_eq!((wide.option, wide.checks.len()), (None, 1));
         let absent = RuleCheck::Option { kind: 4, test: OptionTest::Present, none: true };
         assert_eq!(ListEntry::new(slot(1), vec![absent]).option, None);
-        assert_eq!(ListEntry::new(slot(1), Vec::new()).behind_option().option, None);
+        assert_eq!(ListEntry::new(slot(1), Vec::new()).without_option().option, None);
         assert_ne!(OptionKey::Present(4).lanes(ListId::FIRST), OptionKey::Value(4, 0).lanes(ListId::FIRST));
     }
 }

@@ -3,10 +3,10 @@
 use crate::VECTOR;
 use crate::ids::RuleSlot;
 use crate::key_rules::{Found, KeyRules};
-use crate::pairs::Pairs;
+use crate::option_lookups::OptionLookups;
 use crate::probe::ProbeColumns;
 use crate::ranged::{LazyOptions, ListShape};
-use crate::set_question::SetAnswers;
+use crate::set_lookup::SetResults;
 use mmb_base::Id;
 
 /// The most matches of one vector that there is room for ahead of any policy; memory that is never touched costs nothing.
@@ -22,9 +22,9 @@ pub struct Scratch {
     /// What keys of the class led to, still to be looked at.
     pub(crate) found: Vec<Found>,
     kinds: FoundKinds,
-    answers: SetAnswers,
+    results: SetResults,
     pub(crate) options: LazyOptions,
-    pub(crate) pairs: Pairs,
+    pub(crate) option_lookups: OptionLookups,
     /// Matches in the order of finding.
     log: Vec<Hit>,
     /// Matches of each packet.
@@ -80,14 +80,14 @@ impl FoundKinds {
     /// The place of each kind and shape. Rules without conditions are not looked at.
     const PLACES: [u8; 4 << KeyRules::SHAPE_BITS] = {
         let mut places = [0; 4 << KeyRules::SHAPE_BITS];
-        let mut at = 0;
-        while at < places.len() {
-            places[at] = match (at >> KeyRules::SHAPE_BITS) as u32 {
+        let mut index = 0;
+        while index < places.len() {
+            places[index] = match (index >> KeyRules::SHAPE_BITS) as u32 {
                 KeyRules::LIST => 1,
-                KeyRules::SHORT => 2 + at as u8 % (1 << KeyRules::SHAPE_BITS),
+                KeyRules::SHORT => 2 + index as u8 % (1 << KeyRules::SHAPE_BITS),
                 _ => 0,
             };
-            at += 1;
+            index += 1;
         }
         places
     };
@@ -105,31 +105,33 @@ impl FoundKinds {
         }
     }
 
-    fn of(&self, kind: usize) -> &[Found] {
+    fn found_of_kind(&self, kind: usize) -> &[Found] {
         self.found[kind].get(..self.len[kind]).unwrap_or_default()
     }
 
     /// Rules with conditions that are alone under their keys.
     pub(crate) fn singles(&self) -> &[Found] {
-        self.of(0)
+        self.found_of_kind(0)
     }
 
     /// Lists.
     pub(crate) fn lists(&self) -> &[Found] {
-        self.of(1)
+        self.found_of_kind(1)
     }
 
     /// Short lists of a shape: keys, and the numbers of the lists.
     #[inline(always)]
     pub(crate) fn shorts(&self, shape: ListShape) -> impl Iterator<Item = (u8, usize)> {
-        self.of(2 + shape.index()).iter().map(|found| (found.key, KeyRules::short_index(found.rules)))
+        self.found_of_kind(2 + shape.index())
+            .iter()
+            .map(|found| (found.key, KeyRules::short_index(found.rules)))
     }
 }
 
 /// What looking at finds writes to.
 pub(crate) struct MatchParts<'a> {
     pub(crate) probe: &'a mut ProbeColumns,
-    pub(crate) pairs: &'a mut Pairs,
+    pub(crate) option_lookups: &'a mut OptionLookups,
     pub(crate) options: &'a mut LazyOptions,
     pub(crate) log: Log<'a>,
 }
@@ -140,9 +142,9 @@ impl Default for Scratch {
             probe: ProbeColumns::default(),
             found: Vec::with_capacity(MATCHES + AT_ONCE),
             kinds: FoundKinds::default(),
-            answers: SetAnswers::default(),
+            results: SetResults::default(),
             options: LazyOptions::default(),
-            pairs: Pairs::default(),
+            option_lookups: OptionLookups::default(),
             log: Vec::with_capacity(MATCHES + AT_ONCE),
             counts: Box::new([0; VECTOR]),
             ends: Box::new([0; VECTOR]),
@@ -158,18 +160,18 @@ impl Default for Scratch {
 }
 
 impl Scratch {
-    /// Makes the scratch fit a classifier under which one packet matches at most `most` rules. Allocates only if
+    /// Makes the scratch fit a classifier under which one packet matches at most `max` rules. Allocates only if
     /// that is more than any classifier before, and more than some million.
-    pub fn fit(&mut self, most: usize) {
+    pub fn fit(&mut self, max: usize) {
         self.clear();
         self.slots.clear();
         self.found.clear();
-        self.found.reserve(most + AT_ONCE);
+        self.found.reserve(max + AT_ONCE);
         self.log.clear();
-        self.log.reserve(most + AT_ONCE);
-        self.slots.reserve(most);
+        self.log.reserve(max + AT_ONCE);
+        self.slots.reserve(max);
         let room = (self.found.capacity().min(self.log.capacity()) - AT_ONCE).min(self.slots.capacity());
-        self.vector = (room / most.max(1)).clamp(1, VECTOR);
+        self.vector = (room / max.max(1)).clamp(1, VECTOR);
     }
 
     /// The most packets of one vector under the classifier that the scratch was made to fit.
@@ -224,15 +226,15 @@ impl Scratch {
 
     /// What was found, and the parts that looking at it needs.
     #[inline]
-    pub(crate) fn match_parts(&mut self) -> (&[Found], &mut FoundKinds, &mut SetAnswers, MatchParts<'_>) {
-        let Scratch { probe, found, kinds, answers, pairs, options, log, beyond, .. } = self;
-        (found, kinds, answers, MatchParts { probe, pairs, options, log: Log { log, beyond } })
+    pub(crate) fn match_parts(&mut self) -> (&[Found], &mut FoundKinds, &mut SetResults, MatchParts<'_>) {
+        let Scratch { probe, found, kinds, results, option_lookups, options, log, beyond, .. } = self;
+        (found, kinds, results, MatchParts { probe, option_lookups, options, log: Log { log, beyond } })
     }
 
-    /// Room to note matches that are known without a search, at most [`MOST_KNOWN`] of a packet.
+    /// Room to note matches that are known without a search, at most [`MAX_KNOWN`] of a packet.
     #[inline]
     pub(crate) fn known(&mut self) -> Known<'_> {
-        let room = VECTOR * MOST_KNOWN;
+        let room = VECTOR * MAX_KNOWN;
         if self.slots.len() < room {
             self.slots.resize(room, RuleSlot::FIRST);
         }
@@ -303,7 +305,7 @@ impl PacketBits {
 }
 
 /// The most matches of a packet that can be known without a search.
-pub(crate) const MOST_KNOWN: usize = 96;
+pub(crate) const MAX_KNOWN: usize = 96;
 
 /// Matches that are known without a search.
 pub(crate) struct Known<'a> {
@@ -325,12 +327,12 @@ impl Known<'_> {
             (&mut self.slots[start..], &numbers[..count.next_multiple_of(STEP).min(numbers.len())]);
         let (from, rest) = numbers.as_chunks::<STEP>();
         for (to, from) in room.as_chunks_mut::<STEP>().0.iter_mut().zip(from) {
-            for at in 0..STEP {
-                to[at] = RuleSlot::of_word(from[at]).unwrap_or(RuleSlot::FIRST);
+            for index in 0..STEP {
+                to[index] = RuleSlot::from_word(from[index]).unwrap_or(RuleSlot::FIRST);
             }
         }
         for (to, from) in room[from.len() * STEP..].iter_mut().zip(rest) {
-            *to = RuleSlot::of_word(*from).unwrap_or(RuleSlot::FIRST);
+            *to = RuleSlot::from_word(*from).unwrap_or(RuleSlot::FIRST);
         }
         *self.len = start + count;
         self.counts[usize::from(packet)] = count as u32;
@@ -373,7 +375,8 @@ impl Log<'_> {
     #[inline(always)]
     pub(crate) fn hits(&mut self, packet: u8, mut bits: u32, slots: &[u32; 8]) {
         let slot = |bits: u32| {
-            RuleSlot::of_word(slots[bits.trailing_zeros() as usize % slots.len()]).unwrap_or(RuleSlot::FIRST)
+            RuleSlot::from_word(slots[bits.trailing_zeros() as usize % slots.len()])
+                .unwrap_or(RuleSlot::FIRST)
         };
         let matches = bits.count_ones();
         let len = self.log.len();

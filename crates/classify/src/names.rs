@@ -1,4 +1,4 @@
-//! The names that rules say: of ports, to the numbers that keys hold, and of sets, to the numbers by which compiled rules ask them.
+//! The names that rules say: of ports, to the numbers that keys hold, and of sets, to the numbers by which compiled rules look them up.
 
 use mmb_policy::NamedSet;
 use std::collections::{BTreeMap, HashMap};

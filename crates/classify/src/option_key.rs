@@ -18,25 +18,25 @@ pub(crate) struct OptionKinds {
 impl OptionKinds {
     /// Whether a kind has keys with values.
     #[inline]
-    pub(crate) fn asks_value(&self, kind: u8) -> bool {
+    pub(crate) fn has_value_key(&self, kind: u8) -> bool {
         self.valued[usize::from(kind) / 64] >> (kind % 64) & 1 == 1
     }
 
     /// Whether a kind has keys without values.
     #[inline]
-    pub(crate) fn asks_presence(&self, kind: u8) -> bool {
+    pub(crate) fn has_presence_key(&self, kind: u8) -> bool {
         self.present[usize::from(kind) / 64] >> (kind % 64) & 1 == 1
     }
 
     /// Whether any of some kinds has keys, given as a bit for each kind below 64.
     #[inline]
-    pub(crate) fn asks_any(&self, kinds: u64) -> bool {
+    pub(crate) fn has_any(&self, kinds: u64) -> bool {
         (self.valued[0] | self.present[0]) & kinds != 0
     }
 
     /// Whether any kind has keys without values, and whether any has keys with values.
     #[inline]
-    pub(crate) fn asks(&self) -> (bool, bool) {
+    pub(crate) fn key_types(&self) -> (bool, bool) {
         (self.present != [0; 4], self.valued != [0; 4])
     }
 

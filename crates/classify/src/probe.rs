@@ -19,13 +19,13 @@ use mmb_packet::columns::Column;
 /// Candidates that there is room for: those of any table behind as many as make a verification worth while.
 const ROOM: usize = 2 * VECTOR;
 /// The approximate number of candidates that are verified at once.
-const ENOUGH: usize = VECTOR;
+const VERIFY_THRESHOLD: usize = VECTOR;
 /// A filter of more words is fetched before it is read: it does not fit the nearer caches.
 const LARGE_FILTER: usize = 1 << 15;
 /// After most keys of a vector passed a filter, it is not asked for so many times as many keys.
-const SKIP: u32 = 63;
+const SKIP_FACTOR: u32 = 63;
 /// Fewer keys say nothing about the next ones.
-const TELLING: usize = 64;
+const MIN_SAMPLE: usize = 64;
 /// The number of tables for which that is noted, about.
 const SKIPS: usize = 512;
 
@@ -77,7 +77,7 @@ struct FirstBuckets {
     /// By candidate: as many values as a key can have in a bucket, [`NONE`] in place of those that it has not.
     values: [u32; FOUND],
     /// By candidate: whether the search goes on in the next bucket.
-    goes_on: [u8; VECTOR],
+    continues: [u8; VECTOR],
     /// Keys with their values.
     found: [Found; FOUND],
     /// The candidates whose search goes on.
@@ -91,7 +91,7 @@ impl Default for FirstBuckets {
     fn default() -> FirstBuckets {
         FirstBuckets {
             values: [NONE; FOUND],
-            goes_on: [0; VECTOR],
+            continues: [0; VECTOR],
             found: [Found::default(); FOUND],
             unfinished: [0; VECTOR],
         }
@@ -116,7 +116,7 @@ impl Default for ProbeColumns {
 
 impl ProbeColumns {
     /// Begins the search of a table for the first `len` keys; `number` is the table's, and `table` returns it. Finds the candidates of the table
-    /// before; those of the last table are found by [`ProbeColumns::finish`]. There are not [enough](ProbeColumns::has_enough) candidates yet.
+    /// before; those of the last table are found by [`ProbeColumns::finish`]. There are not [enough](ProbeColumns::should_verify) candidates yet.
     #[inline]
     pub(crate) fn filter<'t>(
         &mut self,
@@ -147,16 +147,16 @@ impl ProbeColumns {
         if found > 0 {
             self.runs.push(TableRun { table: number, end: self.len });
         }
-        if !unfiltered && len >= TELLING && found * 4 > len * 3 {
-            self.skips[skips_of(its)] = SKIP * len as u32;
+        if !unfiltered && len >= MIN_SAMPLE && found * 4 > len * 3 {
+            self.skips[skips_of(its)] = SKIP_FACTOR * len as u32;
         }
     }
 
     /// Whether there are so many candidates that they should be verified now: there is room for one table's more at
     /// least.
     #[inline]
-    pub(crate) fn has_enough(&self) -> bool {
-        self.len > ENOUGH || self.runs.len() == ROOM
+    pub(crate) fn should_verify(&self) -> bool {
+        self.len > VERIFY_THRESHOLD || self.runs.len() == ROOM
     }
 
     /// Compares all candidates with what is in their tables, calls `hit` with key and value of those that agree, and
@@ -300,7 +300,7 @@ fn verify_run<const LANES: usize, const PLACES: usize, const LINES: usize>(
     for &at in first.unfinished.iter().take(unfinished) {
         let ProbeCandidate { hash, key } = candidates[usize::from(at)];
         let packet = columns.map(|column| column[usize::from(key)]);
-        table.reader(hash).find_on::<LANES, PLACES, LINES>(hash, &packet, masks, |value| hit(key, value));
+        table.reader(hash).find_beyond::<LANES, PLACES, LINES>(hash, &packet, masks, |value| hit(key, value));
     }
 }
 
@@ -323,34 +323,35 @@ impl<const LANES: usize, const PLACES: usize, const LINES: usize, const VALUES: 
     #[inline(always)]
     fn run(self) {
         let CompareFirst { table, columns, masks, candidates, first, len } = self;
-        let FirstBuckets { values, goes_on, found, unfinished } = first;
+        let FirstBuckets { values, continues, found, unfinished } = first;
         // No two entries agree with one key.
         let alone = masks.len() == 1;
         let values = &mut values.as_chunks_mut::<VALUES>().0[..candidates.len()];
-        let goes_on = &mut goes_on[..candidates.len()];
-        for ((candidate, values), goes_on) in candidates.iter().zip(&mut *values).zip(&mut *goes_on) {
+        let continues = &mut continues[..candidates.len()];
+        for ((candidate, values), continues) in candidates.iter().zip(&mut *values).zip(&mut *continues) {
             let packet = columns.map(|column| column[usize::from(candidate.key)]);
             let reader = table.reader(candidate.hash);
             let bucket = reader.compare::<LANES, PLACES, LINES>(candidate.hash, &packet, masks);
             if VALUES == 1 {
                 values[0] = bucket.only();
-                *goes_on = u8::from(bucket.goes_on() & !(alone & (values[0] != NONE)));
+                *continues = u8::from(bucket.continues() & !(alone & (values[0] != NONE)));
             } else {
                 for (place, value) in values.iter_mut().enumerate() {
                     *value = bucket.value(place);
                 }
-                *goes_on = u8::from(bucket.goes_on());
+                *continues = u8::from(bucket.continues());
             }
         }
         let (mut end, mut left) = (0, 0);
-        for (at, ((candidate, values), &goes_on)) in candidates.iter().zip(values).zip(&*goes_on).enumerate()
+        for (at, ((candidate, values), &continues)) in
+            candidates.iter().zip(values).zip(&*continues).enumerate()
         {
             for &mut rules in values {
                 found[end % FOUND] = Found { key: candidate.key, rules };
                 end += usize::from(rules != NONE);
             }
             unfinished[left % VECTOR] = at as u8;
-            left += usize::from(goes_on);
+            left += usize::from(continues);
         }
         for &at in unfinished.iter().take(left) {
             // The next buckets are on their way while the first ones' finds are looked at.
@@ -479,7 +480,7 @@ mod tests {
         let numbered = |number: u32| &samples[number as usize].table;
         for number in 0..samples.len() as u32 {
             probe.filter(level, numbered, lanes, len, number);
-            if probe.has_enough() {
+            if probe.should_verify() {
                 probe.verify(level, numbered, lanes, |key, value| found.push((key, value)));
                 verified += 1;
             }

@@ -18,13 +18,13 @@ pub(crate) const SHORT_CHAIN: usize = 3;
 /// The relaxed keys of a class whose rules are in one list. Set when a classifier is built, so that a rule that goes is
 /// looked for where it came.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RelaxedRule {
+pub(crate) struct RelaxedKeys {
     /// The relaxed mask of each tuple that has such keys.
     masks: HashMap<LaneMask, LaneMask>,
     keys: HashSet<(LaneMask, LaneMask)>,
 }
 
-impl RelaxedRule {
+impl RelaxedKeys {
     /// Remembers that rules of these tuples are stored under their relaxed key where `keys` has it.
     pub(crate) fn add(
         &mut self,
@@ -101,7 +101,7 @@ mod tests {
     use crate::ids::RuleSlot;
     use crate::list::ListEntry;
     use crate::names::SetTable;
-    use crate::set_question::{AskedSets, SetAnswers};
+    use crate::set_lookup::{SetContext, SetResults};
     use mmb_base::Id;
     use mmb_packet::{Layout, LinkType, Packet, PortId};
     use proptest::prelude::*;
@@ -128,7 +128,7 @@ mod tests {
             let near: LaneMask = std::array::from_fn(|lane| {
                 if lane == flip { packet[lane] } else { key[lane] | packet[lane] & !mask[lane] }
             });
-            let mut relaxation = RelaxedRule::default();
+            let mut relaxation = RelaxedKeys::default();
             relaxation.add(&relaxed, [mask].into_iter(), [common(&key, &relaxed)].into_iter());
             let rule = ListEntry { slot: RuleSlot::FIRST, option: None, checks: Vec::new() };
             let placed = relaxation.apply(class, Placed { mask, key, rule });
@@ -136,8 +136,8 @@ mod tests {
             let columns: Vec<_> = near.iter().map(|lane| [*lane; crate::VECTOR]).collect();
             let mut buffer = [0; 0];
             let packet = Packet::new(&mut buffer, 0, 0, PortId(0), LinkType::RawIp).expect("an empty packet fits");
-            let (layout, table, answers) = (Layout::default(), SetTable::default(), SetAnswers::default());
-            let sets = AskedSets { table: &table, answers: &answers };
+            let (layout, table, results) = (Layout::default(), SetTable::default(), SetResults::default());
+            let sets = SetContext { table: &table, results: &results };
             let subject = CheckedPacket { lanes: &columns, key: 0, packet: &packet, layout: &layout, sets };
             let found = common(&near, &placed.mask) == placed.key
                 && placed.rule.checks.iter().all(|check| check.holds(&subject));

@@ -8,9 +8,9 @@ use crate::key_rules::{Found, KeyRules};
 use crate::list::{KeyedRules, RuleList};
 use crate::matches::{FOUND_AT_ONCE, FoundKinds, Log, MatchParts, Scratch};
 use crate::option_key::OptionKinds;
-use crate::pairs::Pairs;
+use crate::option_lookups::OptionLookups;
 use crate::ranged::{LazyOptions, ListShape};
-use crate::set_question::{AskedSets, SetAnswers};
+use crate::set_lookup::{SetContext, SetResults};
 use crate::table::TupleTable;
 use mmb_base::Id;
 use mmb_base::simd::{Kernel, SimdLevel};
@@ -40,15 +40,15 @@ pub(crate) struct SearchVector<'a, 'b> {
     pub(crate) lanes: &'a [Column],
     pub(crate) len: usize,
     /// The packet of each key.
-    pub(crate) of: &'a [u8; VECTOR],
+    pub(crate) packet_numbers: &'a [u8; VECTOR],
     pub(crate) packets: &'a [Packet<'b>],
     pub(crate) layouts: &'a [Layout],
-    pub(crate) sets: AskedSets<'a>,
+    pub(crate) sets: SetContext<'a>,
 }
 
 impl<'a, 'b> SearchVector<'a, 'b> {
     fn subject(self, key: u8) -> CheckedPacket<'a, 'b> {
-        let packet = usize::from(self.of[usize::from(key)]);
+        let packet = usize::from(self.packet_numbers[usize::from(key)]);
         let SearchVector { lanes, packets, layouts, sets, .. } = self;
         CheckedPacket { lanes, key, packet: &packets[packet], layout: &layouts[packet], sets }
     }
@@ -76,8 +76,8 @@ impl ClassTables {
         // Rules without conditions are matches, everything else is still to be looked at: which it is is not to be predicted.
         let mut hit = |key: u8, rules: u32| {
             let is_rule = KeyRules::kind(rules) == KeyRules::RULE;
-            let slot = RuleSlot::of_word(rules).unwrap_or(RuleSlot::FIRST);
-            log.hit_if(is_rule, vector.of[usize::from(key)], slot);
+            let slot = RuleSlot::from_word(rules).unwrap_or(RuleSlot::FIRST);
+            log.hit_if(is_rule, vector.packet_numbers[usize::from(key)], slot);
             let len = found.len();
             found.push(Found { key, rules });
             found.truncate(len + usize::from(!is_rule));
@@ -86,7 +86,7 @@ impl ClassTables {
         let by_index = |number: u32| &*self.tables[number as usize];
         for number in 0..self.tables.len() as u32 {
             probe.filter(shared.level, by_index, vector.lanes, vector.len, number);
-            if probe.has_enough() {
+            if probe.should_verify() {
                 probe.verify(shared.level, by_index, vector.lanes, &mut hit);
             }
         }
@@ -100,14 +100,14 @@ impl ClassTables {
 
 /// Holds packets against what their keys led to, each kind in a loop of its own.
 fn match_found(shared: SearchTables<'_>, vector: SearchVector<'_, '_>, scratch: &mut Scratch) {
-    let (found, kinds, answers, mut parts) = scratch.match_parts();
+    let (found, kinds, results, mut parts) = scratch.match_parts();
     parts.options.clear();
     for found in found.chunks(FOUND_AT_ONCE) {
         kinds.sort(found);
         if !vector.sets.table.is_empty() {
-            ask_sets(shared, vector, kinds, answers);
+            look_up_sets(shared, vector, kinds, results);
         }
-        let vector = SearchVector { sets: AskedSets { answers, ..vector.sets }, ..vector };
+        let vector = SearchVector { sets: SetContext { results, ..vector.sets }, ..vector };
         for shape in ListShape::all() {
             shared.rules.shorts.fetch(shape, kinds.shorts(shape).map(|(_, list)| list));
         }
@@ -128,29 +128,29 @@ fn match_found(shared: SearchTables<'_>, vector: SearchVector<'_, '_>, scratch: 
     match_options(shared, vector, &mut parts);
 }
 
-/// Answers what rules are about to ask sets.
+/// Makes the set lookups that rules are about to need.
 #[inline(never)]
-fn ask_sets(
+fn look_up_sets(
     shared: SearchTables<'_>,
     vector: SearchVector<'_, '_>,
     kinds: &FoundKinds,
-    answers: &mut SetAnswers,
+    results: &mut SetResults,
 ) {
-    answers.clear();
+    results.clear();
     for &Found { key, rules } in kinds.singles() {
         let rule = RangedId::new(KeyRules::number(rules)).and_then(|id| shared.rules.singles.at(id));
         let Some(rule) = rule.filter(|rule| rule.spans_hold(vector.lanes, key)) else { continue };
         let rest = rule.rest().into_iter();
-        rest.flat_map(|rest| rest.questions()).for_each(|question| answers.ask(question, key));
+        rest.flat_map(|rest| rest.set_lookups()).for_each(|lookup| results.request(lookup, key));
     }
     for found in kinds.lists().chunk_by(|a, b| a.rules == b.rules) {
         let id = ListId::new(KeyRules::number(found[0].rules));
         let Some(list) = id.and_then(|id| shared.rules.lists.at(id)) else { continue };
-        for question in list.questions() {
-            found.iter().for_each(|found| answers.ask(question, found.key));
+        for lookup in list.set_lookups() {
+            found.iter().for_each(|found| results.request(lookup, found.key));
         }
     }
-    answers.answer(vector.sets.table, vector.lanes);
+    results.look_up(vector.sets.table, vector.lanes);
 }
 
 /// Holds packets against the short lists that their keys led to.
@@ -167,7 +167,7 @@ impl Kernel for MatchShorts<'_, '_, '_, '_, '_> {
         let MatchShorts { shared, vector, kinds, log } = self;
         for shape in ListShape::all() {
             shared.rules.shorts.find(shape, vector.lanes, kinds.shorts(shape), |key, bits, slots| {
-                log.hits(vector.of[usize::from(key)], bits, slots);
+                log.hits(vector.packet_numbers[usize::from(key)], bits, slots);
             });
         }
     }
@@ -190,7 +190,7 @@ impl Kernel for MatchSingles<'_, '_, '_, '_, '_> {
             let Some(id) = RangedId::new(KeyRules::number(rules)) else { continue };
             let Some(rule) = shared.rules.singles.at(id) else { continue };
             let mut holds = rule.spans_hold(vector.lanes, key);
-            let packet = vector.of[usize::from(key)];
+            let packet = vector.packet_numbers[usize::from(key)];
             if let Some(rest) = rule.rest().filter(|_| holds) {
                 if rest.reads_beyond_key() {
                     log.read_beyond_key(packet);
@@ -225,13 +225,13 @@ fn match_lists(
         }
         let keys = &keys[..run.len()];
         if !list.is_of_key() {
-            keys.iter().for_each(|&key| parts.log.read_beyond_key(vector.of[usize::from(key)]));
+            keys.iter().for_each(|&key| parts.log.read_beyond_key(vector.packet_numbers[usize::from(key)]));
         }
         match_list(list, shared.level, vector, keys, parts.options, &mut parts.log);
         let Some(kinds) = &list.keyed else { continue };
         let mut rest = keys;
         while !rest.is_empty() {
-            rest = ask_options((id, kinds), vector, rest, parts.pairs);
+            rest = request_options((id, kinds), vector, rest, parts.option_lookups);
             if !rest.is_empty() {
                 match_options(shared, vector, parts);
             }
@@ -239,24 +239,24 @@ fn match_lists(
     }
 }
 
-/// Adds the options of keys' packets that a list asks for, until there is no room for those of one more. Returns the keys that are left. A function of
+/// Adds the options of keys' packets that a list requests, until there is no room for those of one more. Returns the keys that are left. A function of
 /// its own: its loop needs all registers.
 #[inline(never)]
-fn ask_options<'k>(
+fn request_options<'k>(
     (id, kinds): (ListId, &OptionKinds),
     vector: SearchVector<'_, '_>,
     keys: &'k [u8],
-    pairs: &mut Pairs,
+    option_lookups: &mut OptionLookups,
 ) -> &'k [u8] {
-    for (at, &key) in keys.iter().enumerate() {
-        if !pairs.have_room() {
-            return &keys[at..];
+    for (index, &key) in keys.iter().enumerate() {
+        if !option_lookups.have_room() {
+            return &keys[index..];
         }
         let subject = vector.subject(key);
-        if usual_kinds(area(subject.packet, subject.layout)).is_some_and(|usual| !kinds.asks_any(usual)) {
+        if usual_kinds(area(subject.packet, subject.layout)).is_some_and(|usual| !kinds.has_any(usual)) {
             continue;
         }
-        pairs.ask(key, id, kinds, &OptionArea::of(subject.packet, subject.layout));
+        option_lookups.request(key, id, kinds, &OptionArea::of(subject.packet, subject.layout));
     }
     &[]
 }
@@ -279,20 +279,20 @@ impl Kernel for MatchLists<'_, '_, '_, '_, '_> {
         for &found in found {
             let Some(id) = ListId::new(KeyRules::number(found.rules)) else { continue };
             let Some(list) = shared.rules.lists.at(id) else { continue };
-            let Some(few) = list.side_by_side() else {
+            let Some(side_by_side) = list.side_by_side() else {
                 // As many as were found at most.
                 others.0[*others.1 % FOUND_AT_ONCE] = found;
                 *others.1 += 1;
                 continue;
             };
-            let packet = vector.of[usize::from(found.key)];
+            let packet = vector.packet_numbers[usize::from(found.key)];
             if !list.is_of_key() {
                 log.read_beyond_key(packet);
             }
-            few.find(vector.lanes, found.key, |hits| {
+            side_by_side.find(vector.lanes, found.key, |hits| {
                 let bits = match hits.open {
                     0 => hits.bits,
-                    _ => few.checked(hits, &vector.subject(found.key), options),
+                    _ => side_by_side.checked(hits, &vector.subject(found.key), options),
                 };
                 log.hits(packet, bits, hits.slots);
             });
@@ -312,34 +312,34 @@ fn match_list(
     log: &mut Log<'_>,
 ) {
     for &slot in &list.plain {
-        keys.iter().for_each(|&key| log.hit(vector.of[usize::from(key)], slot));
+        keys.iter().for_each(|&key| log.hit(vector.packet_numbers[usize::from(key)], slot));
     }
     if !list.ranged.is_empty() {
         let subject = |key| vector.subject(key);
         list.ranged.find_all(level, keys, subject, options, |key, slot| {
-            log.hit(vector.of[usize::from(key)], slot);
+            log.hit(vector.packet_numbers[usize::from(key)], slot);
         });
     }
 }
 
-/// Looks the pairs up in the option table, and holds packets against what is there.
+/// Makes the lookups in the option table, and holds packets against what is there.
 #[inline(never)]
 fn match_options(shared: SearchTables<'_>, vector: SearchVector<'_, '_>, parts: &mut MatchParts<'_>) {
-    let MatchParts { probe, pairs, options, log } = parts;
-    if pairs.len() == 0 {
+    let MatchParts { probe, option_lookups, options, log } = parts;
+    if option_lookups.len() == 0 {
         return;
     }
     let table = |_| shared.options;
-    probe.filter(shared.level, table, pairs.lanes(), pairs.len(), 0);
+    probe.filter(shared.level, table, option_lookups.lanes(), option_lookups.len(), 0);
     probe.finish(shared.level, table);
-    probe.verify(shared.level, table, pairs.lanes(), |pair, rules| {
-        let key = pairs.key(pair);
+    probe.verify(shared.level, table, option_lookups.lanes(), |lookup, rules| {
+        let key = option_lookups.key(lookup);
         match KeyRules::unpacked(rules) {
-            Some(KeyRules::Rule(slot)) => log.hit(vector.of[usize::from(key)], slot),
+            Some(KeyRules::Rule(slot)) => log.hit(vector.packet_numbers[usize::from(key)], slot),
             Some(KeyRules::Ranged(rule)) => {
                 let rule = shared.rules.singles.at(rule);
                 if let Some(rule) = rule.filter(|rule| rule.holds(&vector.subject(key), options)) {
-                    log.hit(vector.of[usize::from(key)], rule.slot);
+                    log.hit(vector.packet_numbers[usize::from(key)], rule.slot);
                 }
             }
             Some(KeyRules::List(list)) => {
@@ -350,11 +350,11 @@ fn match_options(shared: SearchTables<'_>, vector: SearchVector<'_, '_>, parts: 
             Some(KeyRules::Short(shape, list)) => {
                 let keys = [(key, list.index())].into_iter();
                 shared.rules.shorts.find(shape, vector.lanes, keys, |key, bits, slots| {
-                    log.hits(vector.of[usize::from(key)], bits, slots);
+                    log.hits(vector.packet_numbers[usize::from(key)], bits, slots);
                 });
             }
             None => {}
         }
     });
-    pairs.clear();
+    option_lookups.clear();
 }

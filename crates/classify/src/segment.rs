@@ -53,7 +53,7 @@ impl SegmentShape {
     }
 
     /// The smallest shape for keys of so many lanes.
-    pub(crate) fn of(lanes: usize) -> SegmentShape {
+    pub(crate) fn for_lanes(lanes: usize) -> SegmentShape {
         let shapes = [SegmentShape::SMALL, SegmentShape::MIDDLE, SegmentShape::LARGE];
         shapes.into_iter().find(|shape| lanes <= shape.lanes).unwrap_or(SegmentShape::WHOLE)
     }
@@ -96,7 +96,7 @@ pub(crate) struct SegmentEntry {
 
 /// No place within reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Crowded;
+pub(crate) struct NoFreePlace;
 
 /// Lines of a segment in front of its buckets.
 const HEAD: usize = 1;
@@ -144,14 +144,14 @@ impl<const LANES: usize, const PLACES: usize, const LINES: usize> ComparedBucket
 
     /// Whether entries of the key may lie in the next bucket.
     #[inline(always)]
-    pub(crate) fn goes_on(&self) -> bool {
+    pub(crate) fn continues(&self) -> bool {
         self.numbers >> 24 != 0
     }
 }
 
 #[inline(always)]
-fn word_of(lines: &[SegmentLine], at: usize) -> u32 {
-    lines[at / LINE_WORDS].0[at % LINE_WORDS]
+fn word_of(lines: &[SegmentLine], word: usize) -> u32 {
+    lines[word / LINE_WORDS].0[word % LINE_WORDS]
 }
 
 /// A segment being looked at: by readers.
@@ -175,7 +175,7 @@ impl<'a> SegmentReader<'a> {
     }
 
     /// Compares the bucket that a hash selects with a key: of `masks`, each entry under that of its member number. See
-    /// [`SegmentReader::find_on`] for the next ones.
+    /// [`SegmentReader::find_beyond`] for the next ones.
     #[inline(always)]
     pub(crate) fn compare<const LANES: usize, const PLACES: usize, const LINES: usize>(
         self,
@@ -202,7 +202,7 @@ impl<'a> SegmentReader<'a> {
     /// Calls `hit` with the value of every entry of this hash whose key agrees with `key`, of those behind its first bucket, from which the
     /// search goes on.
     #[inline(always)]
-    pub(crate) fn find_on<const LANES: usize, const PLACES: usize, const LINES: usize>(
+    pub(crate) fn find_beyond<const LANES: usize, const PLACES: usize, const LINES: usize>(
         self,
         hash: u32,
         key: &[u32; LANES],
@@ -212,7 +212,7 @@ impl<'a> SegmentReader<'a> {
         for step in 1..=REACH as u32 {
             let bucket = self.compare::<LANES, PLACES, LINES>(hash.wrapping_add(step), key, masks);
             (0..PLACES).map(|place| bucket.value(place)).filter(|&value| value != NONE).for_each(&mut hit);
-            if !bucket.goes_on() {
+            if !bucket.continues() {
                 return;
             }
         }
@@ -230,12 +230,13 @@ impl<'a> SegmentReader<'a> {
 
     /// Every entry.
     pub(crate) fn entries(self, shape: SegmentShape) -> impl Iterator<Item = SegmentEntry> {
-        (0..self.buckets)
-            .flat_map(move |bucket| (0..shape.places).filter_map(move |at| self.entry(shape, bucket, at)))
+        (0..self.buckets).flat_map(move |bucket| {
+            (0..shape.places).filter_map(move |place| self.entry(shape, bucket, place))
+        })
     }
 
-    fn word(self, shape: SegmentShape, bucket: usize, at: usize) -> u32 {
-        self.lines[HEAD + bucket * shape.lines + at / LINE_WORDS].0[at % LINE_WORDS]
+    fn word(self, shape: SegmentShape, bucket: usize, word: usize) -> u32 {
+        self.lines[HEAD + bucket * shape.lines + word / LINE_WORDS].0[word % LINE_WORDS]
     }
 
     fn passed(self, shape: SegmentShape, bucket: usize) -> u32 {
@@ -279,14 +280,16 @@ impl<'a> SegmentReader<'a> {
     /// Entries of the buckets that a search for this hash looks at.
     pub(crate) fn near(self, shape: SegmentShape, hash: u32) -> impl Iterator<Item = SegmentEntry> {
         let home = hash as usize & (self.buckets - 1);
-        let mut goes_on = true;
+        let mut continues = true;
         let buckets =
             (0..=REACH).map(move |step| (home + step) & (self.buckets - 1)).take_while(move |bucket| {
-                let looked_at = goes_on;
-                goes_on = self.passed(shape, *bucket) > 0;
+                let looked_at = continues;
+                continues = self.passed(shape, *bucket) > 0;
                 looked_at
             });
-        buckets.flat_map(move |bucket| (0..shape.places).filter_map(move |at| self.entry(shape, bucket, at)))
+        buckets.flat_map(move |bucket| {
+            (0..shape.places).filter_map(move |place| self.entry(shape, bucket, place))
+        })
     }
 
     /// Entries that a search for this hash compares.
@@ -315,12 +318,12 @@ impl<'a> SegmentWriter<'a> {
         SegmentReader { lines: self.lines, buckets: self.buckets }
     }
 
-    fn word(&mut self, bucket: usize, at: usize) -> &mut u32 {
-        &mut self.lines[HEAD + bucket * self.shape.lines + at / LINE_WORDS].0[at % LINE_WORDS]
+    fn word(&mut self, bucket: usize, word: usize) -> &mut u32 {
+        &mut self.lines[HEAD + bucket * self.shape.lines + word / LINE_WORDS].0[word % LINE_WORDS]
     }
 
     /// Adds an entry whose key is not there yet.
-    pub(crate) fn insert(&mut self, hash: u32, entry: &SegmentEntry) -> Result<(), Crowded> {
+    pub(crate) fn insert(&mut self, hash: u32, entry: &SegmentEntry) -> Result<(), NoFreePlace> {
         let shape = self.shape;
         let home = hash as usize & (self.buckets - 1);
         for step in 0..=REACH {
@@ -342,7 +345,7 @@ impl<'a> SegmentWriter<'a> {
             self.lines[0].0[1] += 1;
             return Ok(());
         }
-        Err(Crowded)
+        Err(NoFreePlace)
     }
 
     /// Gives a key that is there another value; returns whether it is.
@@ -422,8 +425,8 @@ mod tests {
                 assert_eq!(bucket.only(), found[0]);
             }
             let first = found.len();
-            reader.find_on::<LANES, PLACES, LINES>(hash, &packet, &masks, |value| found.push(value));
-            assert!(bucket.goes_on() || found.len() == first, "{number:#x}");
+            reader.find_beyond::<LANES, PLACES, LINES>(hash, &packet, &masks, |value| found.push(value));
+            assert!(bucket.continues() || found.len() == first, "{number:#x}");
             found.sort_unstable();
             expected.sort_unstable();
             assert_eq!(found, expected, "{number:#x}");
@@ -455,7 +458,7 @@ mod tests {
                 match writer.insert(hash, &entry(member, number, value)) {
                     Ok(()) => _ = model.insert((member, number), value),
                     // As small a segment is all within reach.
-                    Err(Crowded) => assert_eq!(model.len(), BUCKETS * PLACES),
+                    Err(NoFreePlace) => assert_eq!(model.len(), BUCKETS * PLACES),
                 }
             }
             if at % 8 == 0 {
@@ -500,7 +503,7 @@ mod tests {
         let entry = |value| SegmentEntry { key: [value; SegmentShape::WHOLE.lanes], member: 0, value };
         let room = ((REACH + 1) * shape.places) as u32;
         (0..room).for_each(|value| writer.insert(60, &entry(value)).expect("room"));
-        assert_eq!(writer.insert(60, &entry(room)), Err(Crowded));
+        assert_eq!(writer.insert(60, &entry(room)), Err(NoFreePlace));
         assert_eq!(
             (writer.reader().used(), writer.reader().chain(shape, 60)),
             (room as usize, room as usize)

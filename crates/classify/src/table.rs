@@ -17,7 +17,7 @@
 
 use crate::lane_mask::LaneMask;
 use crate::segment::{
-    self, Crowded, Segment, SegmentEntry, SegmentHasher, SegmentReader, SegmentShape, SegmentWriter,
+    self, NoFreePlace, Segment, SegmentEntry, SegmentHasher, SegmentReader, SegmentShape, SegmentWriter,
 };
 use crate::simd::{Seeds, Term};
 use mmb_base::SharedSlice;
@@ -25,17 +25,17 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Buckets of a segment when a table has one, at first; and of every segment when it has several.
-const FEWEST_BUCKETS: usize = 16;
-const MOST_BUCKETS: usize = 256;
+const MIN_BUCKETS: usize = 16;
+const MAX_BUCKETS: usize = 256;
 /// Segments of a page of the directory, as a power of two.
 const PAGE_BITS: u32 = 6;
 /// Words of a page of the filter, as a power of two and as a number.
 const FILTER_BITS: u32 = 12;
 const FILTER_WORDS: usize = 1 << FILTER_BITS;
 /// Upper bits of a hash that choose a segment, at most.
-const MOST_DEPTH: u32 = 22;
+const MAX_DEPTH: u32 = 22;
 /// The most members of a table: their numbers fit a byte.
-pub(crate) const MOST_MEMBERS: usize = 256;
+pub(crate) const MAX_MEMBERS: usize = 256;
 
 /// A tuple of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,9 +86,9 @@ impl TupleTable {
             .filter(|(_, mask)| **mask != 0)
             .map(|(lane, &mask)| Term { lane, mask })
             .collect();
-        let place = |lane| lanes.iter().position(|&at| at == lane).map(|at| at as u8);
+        let place = |lane| lanes.iter().position(|&other| other == lane).map(|index| index as u8);
         let compact_terms = terms.iter().filter_map(|term| Some((place(term.lane)?, term.mask))).collect();
-        let shape = SegmentShape::of(lanes.len());
+        let shape = SegmentShape::for_lanes(lanes.len());
         let mut table = TupleTable {
             shape,
             lanes,
@@ -97,7 +97,7 @@ impl TupleTable {
             seeds: Seeds::draw(random),
             members: Vec::new(),
             masks: Vec::new(),
-            buckets: FEWEST_BUCKETS,
+            buckets: MIN_BUCKETS,
             depth: 0,
             pages: Vec::new(),
             filter: Vec::new(),
@@ -110,8 +110,8 @@ impl TupleTable {
     /// Throws all entries away and makes room for so many, three quarters full.
     fn clear(&mut self, entries: usize) {
         let wanted = (entries * 4).div_ceil(3 * self.shape.places).next_power_of_two();
-        self.buckets = wanted.clamp(FEWEST_BUCKETS, MOST_BUCKETS);
-        self.depth = wanted.div_ceil(self.buckets).trailing_zeros().min(MOST_DEPTH);
+        self.buckets = wanted.clamp(MIN_BUCKETS, MAX_BUCKETS);
+        self.depth = wanted.div_ceil(self.buckets).trailing_zeros().min(MAX_DEPTH);
         self.entries = 0;
         let new = || segment::empty(self.shape, self.buckets, self.depth);
         let page = 1 << self.depth.min(PAGE_BITS);
@@ -130,7 +130,7 @@ impl TupleTable {
 
     /// Whether one more member's number fits.
     pub(crate) fn has_room(&self) -> bool {
-        self.members.len() < MOST_MEMBERS
+        self.members.len() < MAX_MEMBERS
     }
 
     /// Makes a tuple a member; returns its number.
@@ -217,7 +217,7 @@ impl TupleTable {
     }
 
     /// Makes the filter words of all keys in the segment of a hash say what is there.
-    fn filter_again(&mut self, hash: u32) {
+    fn rebuild_filter(&mut self, hash: u32) {
         let (shape, buckets) = (self.shape, self.buckets);
         let slots = self.places(hash);
         (slots.start * buckets..slots.end * buckets).for_each(|word| *self.filter_word(word) = 0);
@@ -279,7 +279,7 @@ impl TupleTable {
     ///
     /// # Errors
     /// Too many entries have the same relaxed key for one to be found quickly; nothing is changed.
-    pub(crate) fn insert(&mut self, member: u8, key: &LaneMask, value: u32) -> Result<(), Crowded> {
+    pub(crate) fn insert(&mut self, member: u8, key: &LaneMask, value: u32) -> Result<(), NoFreePlace> {
         let entry = SegmentEntry { key: self.compact(key), member, value };
         let (hash, marks) = self.hasher().hash(&entry.key);
         while self.write(hash, |mut writer| writer.insert(hash, &entry)).is_err() {
@@ -293,17 +293,17 @@ impl TupleTable {
     }
 
     /// Makes room where a hash leads.
-    fn grow(&mut self, hash: u32) -> Result<(), Crowded> {
+    fn grow(&mut self, hash: u32) -> Result<(), NoFreePlace> {
         let reader = self.reader(hash);
         // With room everywhere but here, the entries here have one hash, and no split would part them.
         if reader.used() * 2 < self.buckets * self.shape.places {
-            return Err(Crowded);
+            return Err(NoFreePlace);
         }
-        if self.buckets < MOST_BUCKETS { self.double() } else { self.split(hash) }
+        if self.buckets < MAX_BUCKETS { self.double() } else { self.split(hash) }
     }
 
     /// Makes the only segment twice as large.
-    fn double(&mut self) -> Result<(), Crowded> {
+    fn double(&mut self) -> Result<(), NoFreePlace> {
         let (shape, old) = (self.shape, self.reader(0));
         let buckets = self.buckets * 2;
         let mut new = segment::empty(shape, buckets, 0);
@@ -311,17 +311,17 @@ impl TupleTable {
         self.pages = vec![[new].into()];
         self.buckets = buckets;
         self.filter = filter_pages(std::iter::repeat_n(0, buckets));
-        self.filter_again(0);
+        self.rebuild_filter(0);
         Ok(())
     }
 
     /// Splits the segment of a hash in two.
-    fn split(&mut self, hash: u32) -> Result<(), Crowded> {
+    fn split(&mut self, hash: u32) -> Result<(), NoFreePlace> {
         let (shape, buckets) = (self.shape, self.buckets);
         let old = self.reader(hash);
         let depth = old.depth() + 1;
-        if depth > MOST_DEPTH {
-            return Err(Crowded);
+        if depth > MAX_DEPTH {
+            return Err(NoFreePlace);
         }
         let mut halves = [0, 1].map(|_| segment::empty(shape, buckets, depth));
         for (bit, half) in (0..).zip(&mut halves) {
@@ -337,8 +337,8 @@ impl TupleTable {
             *self.place(slot) = halves[usize::from(slot >= middle)].clone();
         }
         // What the directory's growth doubled may say too much.
-        self.filter_again(hash);
-        self.filter_again(hash ^ 1 << (32 - depth));
+        self.rebuild_filter(hash);
+        self.rebuild_filter(hash ^ 1 << (32 - depth));
         Ok(())
     }
 
@@ -393,9 +393,9 @@ impl TupleTable {
             .iter()
             .flat_map(|page| page.iter())
             .map(|s| 1 << (self.depth - SegmentReader::new(s, self.buckets).depth()))
-            .map(|copies: usize| (1 << MOST_DEPTH) / copies)
+            .map(|copies: usize| (1 << MAX_DEPTH) / copies)
             .sum();
-        let buckets = (segments * self.buckets) >> MOST_DEPTH;
+        let buckets = (segments * self.buckets) >> MAX_DEPTH;
         (buckets, buckets * self.shape.places)
     }
 }
@@ -407,7 +407,7 @@ fn fill(
     buckets: usize,
     entries: impl Iterator<Item = SegmentEntry>,
     hasher: SegmentHasher<'_>,
-) -> Result<(), Crowded> {
+) -> Result<(), NoFreePlace> {
     let mut writer = SegmentWriter::new(segment.make_mut(), shape, buckets);
     for entry in entries {
         writer.insert(hasher.hash(&entry.key).0, &entry)?;

@@ -43,7 +43,7 @@ fn common(class: Class, field: &FieldInfo) -> bool {
 
 /// The kind of transport header that an implication names.
 fn kind_of(implies: Implies) -> Option<u8> {
-    implies.key_bytes().iter().find(|(at, ..)| *at == key::L4_KIND).map(|&(_, _, kind)| kind)
+    implies.key_bytes().iter().find(|(byte, ..)| *byte == key::L4_KIND).map(|&(_, _, kind)| kind)
 }
 
 /// Names being collected.
@@ -55,9 +55,9 @@ struct Naming<'a> {
 
 impl Naming<'_> {
     /// Names those fields that the mask covers, the widest first, each bit once.
-    fn fields(&mut self, of: impl Fn(&FieldInfo) -> bool) {
+    fn fields(&mut self, is_included: impl Fn(&FieldInfo) -> bool) {
         let place = |field: &FieldInfo| field.place.key_bits().map(|(bit, width)| (field.id, bit, width));
-        let mut fields: Vec<_> = FIELDS.iter().filter(|field| of(field)).filter_map(place).collect();
+        let mut fields: Vec<_> = FIELDS.iter().filter(|field| is_included(field)).filter_map(place).collect();
         fields.sort_by_key(|&(.., width)| std::cmp::Reverse(width));
         let mut left = *self.mask;
         for whole in [true, false] {

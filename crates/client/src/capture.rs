@@ -24,7 +24,7 @@ const WAITING: usize = 1024;
 /// How often an interruption is looked for.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// A pipe that is ready takes so many bytes at once.
-const AT_ONCE: usize = 4096;
+const PIPE_BYTES: usize = 4096;
 
 /// Why a capture failed.
 #[derive(Debug, thiserror::Error)]
@@ -252,7 +252,7 @@ impl<'t> CaptureOutput<'t> {
 impl Write for CaptureOutput<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.wait()?;
-        Ok(rustix::io::write(&self.file, &bytes[..bytes.len().min(AT_ONCE)])?)
+        Ok(rustix::io::write(&self.file, &bytes[..bytes.len().min(PIPE_BYTES)])?)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -21,7 +21,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 /// The disk starts to write each time that so many bytes have been written, so that the sync at the end waits for the last ones only.
-const WRITE_BEHIND: u64 = 4 << 20;
+const WRITE_BEHIND_BYTES: u64 = 4 << 20;
 
 /// The mark in names of temporary files, which are `.NAME.mmb-NUMBER~`.
 const MARK: &str = ".mmb-";
@@ -264,7 +264,7 @@ impl TemporaryFile {
         self.file.write_all(bytes)?;
         self.written += bytes.len() as u64;
         let fresh = self.written - self.behind;
-        if fresh >= WRITE_BEHIND {
+        if fresh >= WRITE_BEHIND_BYTES {
             // This advice starts the transfer and does not wait for it. The pages stay in memory, since they are in transfer.
             let _ = rustix::fs::fadvise(&self.file, self.behind, NonZeroU64::new(fresh), Advice::DontNeed);
             self.behind = self.written;
@@ -306,9 +306,9 @@ fn temporary_name(target: &OsStr) -> rustix::io::Result<OsString> {
 /// Returns the prefix of the names of a target's temporary files.
 fn temporary_prefix(target: &OsStr) -> Vec<u8> {
     // A file name has at most 255 bytes.
-    let most = 255 - 1 - MARK.len() - DIGITS - 1;
+    let max = 255 - 1 - MARK.len() - DIGITS - 1;
     let target = target.as_bytes();
-    [b".", &target[..target.len().min(most)], MARK.as_bytes()].concat()
+    [b".", &target[..target.len().min(max)], MARK.as_bytes()].concat()
 }
 
 /// Removes the temporary files of this target that killed processes have left over.

@@ -10,13 +10,13 @@ use mmb_policy::FIELDS;
 pub type ProgramWords<'a> = &'a [(&'a str, &'a str)];
 
 /// Names of the daemon that are shown at most.
-const MOST_NAMES: usize = 20;
+const MAX_NAMES: usize = 20;
 
 /// The widest column of words; the description of a longer word is not aligned.
 const WIDEST: usize = 40;
 
 /// Fields that are shown with descriptions; if there are more, only their names are shown.
-const MOST_EXPLAINED: usize = 24;
+const MAX_EXPLAINED: usize = 24;
 
 /// Characters in a line of names.
 const LINE: usize = 96;
@@ -30,7 +30,7 @@ pub fn at(line: &str, at: usize, known: &DaemonNames, program: ProgramWords<'_>)
     let mut names = 0;
     for candidate in candidates {
         let is_new = !lines.iter().any(|line| line.word.split(' ').next() == Some(&candidate.text));
-        if is_new && names < MOST_NAMES {
+        if is_new && names < MAX_NAMES {
             names += 1;
             let rule = candidate.text.parse().ok().and_then(|id| known.rule(id)).map(str::to_owned);
             lines.push(HelpLine { word: candidate.text, help: rule.unwrap_or(candidate.help) });
@@ -40,7 +40,7 @@ pub fn at(line: &str, at: usize, known: &DaemonNames, program: ProgramWords<'_>)
         return "nothing that is known fits here\n".to_owned();
     }
     let (fields, others): (Vec<_>, Vec<_>) = lines.into_iter().partition(|line| is_field(&line.word));
-    if fields.len() <= MOST_EXPLAINED {
+    if fields.len() <= MAX_EXPLAINED {
         return explained(&fields) + &explained(&others);
     }
     let names: Vec<&str> = fields.iter().map(|line| line.word.as_str()).collect();

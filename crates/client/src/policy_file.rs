@@ -5,7 +5,7 @@ use crate::report::{counted, print, print_json, style, tell};
 use crate::sink::OutputSink;
 use mmb_language::diagnostic::{Diagnostic, Note};
 use mmb_language::{
-    FileReader, MAX_ELEMENT_FILE, Print, ShadowedRule, SilentEdit, parse_policy_with, read_elements,
+    FileReader, MAX_ELEMENT_FILE_BYTES, Print, ShadowedRule, SilentEdit, parse_policy_with, read_elements,
     shadowed, silent_edits,
 };
 use mmb_policy::{ElementList, PatternList, Policy, RuleId};
@@ -190,7 +190,7 @@ pub(crate) fn read_pattern_file(file: &str) -> Result<Vec<u8>, String> {
 
 /// Reads the content of a file of elements, by its whole path.
 pub(crate) fn read_element_file(file: &str) -> Result<Vec<u8>, String> {
-    read_regular(Path::new(file), MAX_ELEMENT_FILE).map_err(|error| error.to_string())
+    read_regular(Path::new(file), MAX_ELEMENT_FILE_BYTES).map_err(|error| error.to_string())
 }
 
 /// Reads the files that a policy file names, from this directory if they have no whole path.

@@ -9,7 +9,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// The file cannot be read, is not regular, or has more bytes.
-pub(crate) fn read_regular(path: &Path, most: usize) -> io::Result<Vec<u8>> {
+pub(crate) fn read_regular(path: &Path, max: usize) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
     let found = rustix::fs::fstat(&file)?;
@@ -17,11 +17,11 @@ pub(crate) fn read_regular(path: &Path, most: usize) -> io::Result<Vec<u8>> {
         return Err(io::Error::other("it is not a regular file"));
     }
     let mut content = Vec::new();
-    file.take(most as u64 + 1).read_to_end(&mut content)?;
-    if content.len() > most {
+    file.take(max as u64 + 1).read_to_end(&mut content)?;
+    if content.len() > max {
         return Err(io::Error::other(format!(
             "it has more than {} MiB; split it into several lists",
-            most >> 20
+            max >> 20
         )));
     }
     Ok(content)

@@ -4,7 +4,7 @@ use crate::sink::OutputSink;
 use mmb_policy::printable::{printable_json, printable_lines};
 
 /// Bytes that are collected before they are sent to the sink.
-const BUFFER: usize = 32 << 10;
+const BUFFER_BYTES: usize = 32 << 10;
 
 const BOLD: &str = "\x1b[1m";
 const DIM_UNDERLINE: &str = "\x1b[2;4m";
@@ -55,7 +55,7 @@ impl<'a> Screen<'a> {
 
     fn push(&mut self, text: &str) {
         self.text.push_str(text);
-        if self.text.len() >= BUFFER {
+        if self.text.len() >= BUFFER_BYTES {
             self.flush();
         }
     }

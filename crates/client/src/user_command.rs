@@ -282,9 +282,9 @@ fn options_around<'r>(line: &'r str, known: &[&str]) -> (Vec<OptionWord<'r>>, &'
 
 /// Reads the value of `--confirm`.
 fn seconds(value: Option<&str>) -> Result<u32, UsageError> {
-    let most = ChangeOptions::MOST_SECONDS;
-    let seconds = value.and_then(|value| value.parse().ok()).filter(|seconds| (1..=most).contains(seconds));
-    seconds.ok_or_else(|| UsageError(format!("{CONFIRM} takes a number of seconds, 1 to {most}")))
+    let max = ChangeOptions::MAX_CONFIRM_S;
+    let seconds = value.and_then(|value| value.parse().ok()).filter(|seconds| (1..=max).contains(seconds));
+    seconds.ok_or_else(|| UsageError(format!("{CONFIRM} takes a number of seconds, 1 to {max}")))
 }
 
 fn apply(file: String, options: &[OptionWord<'_>]) -> Result<CommandAction, UsageError> {

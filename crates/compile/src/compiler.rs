@@ -111,13 +111,13 @@ impl PatternCompiler {
         is_gone: &dyn Fn() -> bool,
         work: impl FnOnce(&JobRunner) -> T + Send + 'static,
     ) -> Result<T, CompileError> {
-        let is_given_up = Arc::new(AtomicBool::new(false));
+        let is_canceled = Arc::new(AtomicBool::new(false));
         let runner = JobRunner {
             program: self.program.clone(),
             memory: budget.memory,
             left: Cell::new(budget.processor_time),
             total: budget.processor_time,
-            is_given_up: Arc::clone(&is_given_up),
+            is_canceled: Arc::clone(&is_canceled),
             began: Instant::now(),
             time: budget.time,
         };
@@ -143,7 +143,7 @@ impl PatternCompiler {
                 break Err(CompileError::Late(budget.time));
             }
         };
-        is_given_up.store(true, Ordering::Relaxed);
+        is_canceled.store(true, Ordering::Relaxed);
         outcome
     }
 
@@ -178,7 +178,7 @@ pub struct JobRunner {
     /// The part of the processor time that is left.
     left: Cell<Duration>,
     total: Duration,
-    is_given_up: Arc<AtomicBool>,
+    is_canceled: Arc<AtomicBool>,
     began: Instant,
     /// The elapsed time of the whole compilation.
     time: Duration,
@@ -187,7 +187,7 @@ pub struct JobRunner {
 /// The processor time of the search for the costliest expression.
 const SEARCH_TIME: Duration = Duration::from_secs(3);
 /// The most elapsed time at the end of the budget that is reserved for that search and for its answer.
-const MOST_RESERVED: Duration = Duration::from_secs(10);
+const MAX_RESERVED: Duration = Duration::from_secs(10);
 
 impl DatabaseCompiler for JobRunner {
     fn compile(&self, job: &CompileJob) -> Result<CompiledJob, JobFailure> {
@@ -199,9 +199,9 @@ impl DatabaseCompiler for JobRunner {
             // The jobs before have used it up, and perhaps none of this one's expressions is costly.
             return Err(JobFailure::OverBudget { budget: self.processor_budget(), costliest: None });
         }
-        let reserved = (self.time / 4).min(MOST_RESERVED);
-        let is_given_up = || self.is_given_up.load(Ordering::Relaxed);
-        let ends_by = |deadline: Duration| is_given_up() || self.began.elapsed() >= deadline;
+        let reserved = (self.time / 4).min(MAX_RESERVED);
+        let is_canceled = || self.is_canceled.load(Ordering::Relaxed);
+        let ends_by = |deadline: Duration| is_canceled() || self.began.elapsed() >= deadline;
         let (end, used) = program.compile(job, left, self.memory, &|| ends_by(self.time - reserved));
         // The kernel's own count reaches the limit a little earlier than the time that it reports.
         let used = if matches!(end, ProcessEnd::OutOfTime) { left } else { used };
@@ -213,11 +213,11 @@ impl DatabaseCompiler for JobRunner {
             }
             ProcessEnd::Outcome(Err(refusal)) => return Err(refusal.into()),
             ProcessEnd::OutOfTime => self.processor_budget(),
-            ProcessEnd::GivenUp if is_given_up() => {
-                return Err(JobFailure::GivenUp("nobody waits for them".to_owned()));
+            ProcessEnd::Killed if is_canceled() => {
+                return Err(JobFailure::Unfinished("nobody waits for them".to_owned()));
             }
-            ProcessEnd::GivenUp => self.time_budget(),
-            ProcessEnd::Failed(reason) => return Err(JobFailure::GivenUp(reason)),
+            ProcessEnd::Killed => self.time_budget(),
+            ProcessEnd::Failed(reason) => return Err(JobFailure::Unfinished(reason)),
         };
         // The answer needs some time, too.
         let costliest =

@@ -53,7 +53,7 @@ pub(crate) enum ProcessEnd {
     /// It has used up its processor time.
     OutOfTime,
     /// The job was given up, and the process was killed.
-    GivenUp,
+    Killed,
     /// It could not be started, or it failed.
     Failed(String),
 }
@@ -91,10 +91,10 @@ impl CompilerProgram {
         job: &CompileJob,
         processor_time: Duration,
         memory: u64,
-        is_given_up: &dyn Fn() -> bool,
+        must_end: &dyn Fn() -> bool,
     ) -> (ProcessEnd, Duration) {
         let (mut answer, mut is_short) = (Vec::new(), false);
-        let exit = match self.run(job, (Mode::All, processor_time, memory), is_given_up, &mut |bytes| {
+        let exit = match self.run(job, (Mode::All, processor_time, memory), must_end, &mut |bytes| {
             is_short |= answer.try_reserve(bytes.len()).is_err();
             if !is_short {
                 answer.extend_from_slice(bytes);
@@ -107,7 +107,7 @@ impl CompilerProgram {
             }
         };
         let end = match exit.status {
-            None => ProcessEnd::GivenUp,
+            None => ProcessEnd::Killed,
             Some(_) if is_short => ProcessEnd::Failed("no memory for the compiled patterns".to_owned()),
             Some(status) => ProcessEnd::of(status, &answer),
         };
@@ -121,7 +121,7 @@ impl CompilerProgram {
         job: &CompileJob,
         processor_time: Duration,
         memory: u64,
-        is_given_up: &dyn Fn() -> bool,
+        must_end: &dyn Fn() -> bool,
     ) -> Option<usize> {
         let mut times = Vec::new();
         let mut began = Instant::now();
@@ -131,7 +131,7 @@ impl CompilerProgram {
                 began = Instant::now();
             }
         };
-        let status = self.run(job, (Mode::Each, processor_time, memory), is_given_up, &mut |bytes| {
+        let status = self.run(job, (Mode::Each, processor_time, memory), must_end, &mut |bytes| {
             note(bytes.len());
         });
         // The expression that it was compiling when its time was over counts, too.
@@ -147,7 +147,7 @@ impl CompilerProgram {
         &self,
         job: &CompileJob,
         (mode, processor_time, memory): (Mode, Duration, u64),
-        is_given_up: &dyn Fn() -> bool,
+        must_end: &dyn Fn() -> bool,
         read: &mut dyn FnMut(&[u8]),
     ) -> io::Result<Exit> {
         // The limit is in whole seconds.
@@ -169,7 +169,7 @@ impl CompilerProgram {
         thread::scope(|scope| {
             // The process reads the whole job before it compiles. If it ends earlier, its status says more than this error.
             scope.spawn(move || input.map(|mut input| input.write_all(&bytes)));
-            let is_read = child.read(&mut buffer, is_given_up, read);
+            let is_read = child.read(&mut buffer, must_end, read);
             if !matches!(is_read, Ok(true)) {
                 // The thread that writes the job would wait for the process.
                 let _ = child.0.kill();
@@ -215,12 +215,12 @@ impl Running {
     fn read(
         &mut self,
         buffer: &mut [u8],
-        is_given_up: &dyn Fn() -> bool,
+        must_end: &dyn Fn() -> bool,
         read: &mut dyn FnMut(&[u8]),
     ) -> io::Result<bool> {
         let Some(output) = &mut self.0.stdout else { return Ok(false) };
         loop {
-            if is_given_up() {
+            if must_end() {
                 return Ok(false);
             }
             let mut fds = [PollFd::new(output, PollFlags::IN)];

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
 /// The number of users whose last turn is remembered.
-const MOST_REMEMBERED: usize = 256;
+const MAX_REMEMBERED: usize = 256;
 
 /// The user for whom patterns are compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +120,7 @@ impl QueueState {
         };
         self.is_taken = true;
         self.served.retain(|served| *served != applicant);
-        if self.served.len() == MOST_REMEMBERED {
+        if self.served.len() == MAX_REMEMBERED {
             self.served.remove(0);
         }
         self.served.push(applicant);

@@ -114,7 +114,7 @@ fn a_program_that_fails_is_an_error() {
     let program = CompilerProgram { path: "/nonexistent".into(), words: Vec::new() };
     let compiler = PatternCompiler::with_program(program);
     let run = || compiler.run_once(BUDGET, &|| false, |runner| PatternSet::compile_by(&costly(2), runner));
-    assert!(matches!(run(), Ok(Err(PatternError::GivenUp(_)))));
+    assert!(matches!(run(), Ok(Err(PatternError::Unfinished(_)))));
     compiler.stop();
     assert_eq!(run().err(), Some(CompileError::Stopping));
     assert_eq!(compiler.turn(Applicant::Trusted, BUDGET, &|| true).err(), Some(CompileError::Stopping));

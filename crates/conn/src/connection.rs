@@ -1,7 +1,7 @@
 //! A connection as one value, for listing, saving and ending. A table stores it as a record (`record`).
 
 use crate::timeouts::LONGEST_S;
-use crate::{ConnId, ConnState, Direction, ResourceIds, TcpTracker, Tuple};
+use crate::{ConnId, ConnState, ConnTracker, Direction, ResourceIds, Tuple};
 use mmb_packet::PortId;
 
 /// Packets of a connection that its rules' counters do not include yet.
@@ -37,7 +37,7 @@ pub struct Connection {
     pub(crate) created: u32,
     /// The ids of its rules, its NAT lease and its extension.
     pub ids: ResourceIds,
-    pub(crate) tracker: TcpTracker,
+    pub(crate) tracker: ConnTracker,
     /// Its state.
     pub state: ConnState,
     /// Packets that the counters of its rules do not include yet.
@@ -50,7 +50,12 @@ pub struct Connection {
 const CREATED_SHIFT: u32 = 4;
 
 impl Connection {
-    pub(crate) fn new(now_ms: u64, tuples: [&Tuple; 2], state: ConnState, tracker: TcpTracker) -> Connection {
+    pub(crate) fn new(
+        now_ms: u64,
+        tuples: [&Tuple; 2],
+        state: ConnState,
+        tracker: ConnTracker,
+    ) -> Connection {
         Connection {
             tuples: tuples.map(|tuple| *tuple),
             last_ms: now_ms as u32,
@@ -71,18 +76,19 @@ impl Connection {
 
     /// Restores a connection from a snapshot. A half-open or closed connection counts as used now, since its
     /// eviction order is sorted by the last packet.
-    pub(crate) fn restored(now_ms: u64, was: &ConnectionSnapshot) -> Connection {
-        let [forward, reply] = &was.tuples;
-        let in_order = was.state.is_half_open() || was.state.is_closed();
-        let idle_ms = if in_order { 0 } else { was.idle_ms.min(u64::from(LONGEST_S) * 1000) };
+    pub(crate) fn restored(now_ms: u64, snapshot: &ConnectionSnapshot) -> Connection {
+        let [forward, reply] = &snapshot.tuples;
+        let in_eviction_list = snapshot.state.is_half_open() || snapshot.state.is_closed();
+        let idle_ms = if in_eviction_list { 0 } else { snapshot.idle_ms.min(u64::from(LONGEST_S) * 1000) };
         Connection {
-            packets: was.packets,
-            bytes: was.bytes,
-            arrivals: was.arrivals,
-            is_expected: was.is_expected,
+            packets: snapshot.packets,
+            bytes: snapshot.bytes,
+            arrivals: snapshot.arrivals,
+            is_expected: snapshot.is_expected,
             last_ms: (now_ms as u32).wrapping_sub(idle_ms as u32),
-            created: ((now_ms >> CREATED_SHIFT) as u32).wrapping_sub((was.age_ms >> CREATED_SHIFT) as u32),
-            ..Connection::new(now_ms, [forward, reply], was.state, was.tracker)
+            created: ((now_ms >> CREATED_SHIFT) as u32)
+                .wrapping_sub((snapshot.age_ms >> CREATED_SHIFT) as u32),
+            ..Connection::new(now_ms, [forward, reply], snapshot.state, snapshot.tracker)
         }
     }
 
@@ -119,7 +125,7 @@ impl Connection {
     }
 
     /// The tracking state of both ends of a TCP connection or an SCTP association.
-    pub fn tracker(&self) -> TcpTracker {
+    pub fn tracker(&self) -> ConnTracker {
         self.tracker
     }
 
@@ -144,7 +150,7 @@ impl Connection {
     /// The tuple with which packets of a direction leave: the other direction's tuple, reversed. `None` if
     /// they are not translated.
     pub fn translated(&self, direction: Direction) -> Option<Tuple> {
-        self.is_translated().then(|| self.tuple(direction.turned()).reversed())
+        self.is_translated().then(|| self.tuple(direction.opposite()).reversed())
     }
 }
 
@@ -188,7 +194,8 @@ impl IngressPorts {
         let [first, second] = self.ports[direction as usize];
         let known = port == first || port == second;
         known
-            || second == NO_PORT && (self.shared || !self.ports[direction.turned() as usize].contains(&port))
+            || second == NO_PORT
+                && (self.shared || !self.ports[direction.opposite() as usize].contains(&port))
     }
 
     /// The first port on which packets of a direction arrived.
@@ -200,14 +207,14 @@ impl IngressPorts {
     /// Records that a valid packet of a direction arrived on a port, if the port [is
     /// admitted](IngressPorts::admit).
     #[inline]
-    pub fn note(&mut self, direction: Direction, port: PortId) {
+    pub fn record(&mut self, direction: Direction, port: PortId) {
         // On a wire there is nothing to record.
         if self.ports[0][0] != NO_PORT {
-            self.note_routed(direction, port);
+            self.record_routed(direction, port);
         }
     }
 
-    fn note_routed(&mut self, direction: Direction, port: PortId) {
+    fn record_routed(&mut self, direction: Direction, port: PortId) {
         let is_admitted = self.admit(direction, port);
         let [first, second] = &mut self.ports[direction as usize];
         if is_admitted && *first != port.0 && *second != port.0 {
@@ -230,14 +237,14 @@ impl IngressPorts {
     pub fn to_bytes(self) -> [u8; 9] {
         let mut bytes = [0; 9];
         let ports = self.ports.as_flattened().iter().flat_map(|port| port.to_be_bytes());
-        bytes.iter_mut().zip(ports).for_each(|(byte, of_port)| *byte = of_port);
+        bytes.iter_mut().zip(ports).for_each(|(byte, port)| *byte = port);
         bytes[8] = u8::from(self.shared);
         bytes
     }
 
     /// Reverses [`IngressPorts::to_bytes`]. `None` for bytes that it does not return.
     pub fn from_bytes(bytes: [u8; 9]) -> Option<IngressPorts> {
-        let port = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+        let port = |offset: usize| u16::from_be_bytes([bytes[offset], bytes[offset + 1]]);
         let ports = [[port(0), port(2)], [port(4), port(6)]];
         (bytes[8] < 2).then_some(IngressPorts { ports, shared: bytes[8] == 1 })
     }
@@ -252,7 +259,7 @@ pub struct ConnectionSnapshot {
     /// Its state.
     pub state: ConnState,
     /// The tracking state of both ends of a TCP connection or an SCTP association.
-    pub tracker: TcpTracker,
+    pub tracker: ConnTracker,
     /// Packets by direction.
     pub packets: [u64; 2],
     /// Bytes by direction.
@@ -276,7 +283,7 @@ mod tests {
     fn replies_do_not_come_in_where_the_first_packet_did() {
         let mut arrivals = IngressPorts::new(PortId(1), false);
         assert!(!arrivals.admit(Reply, PortId(1)));
-        arrivals.note(Reply, PortId(2));
+        arrivals.record(Reply, PortId(2));
         assert!(!arrivals.admit(Reply, PortId(1)) && !arrivals.admit(Forward, PortId(2)));
         assert!(arrivals.admit(Reply, PortId(2)) && arrivals.admit(Forward, PortId(1)));
         assert!(IngressPorts::new(PortId(1), true).admit(Reply, PortId(1)), "unless both may share ports");
@@ -285,21 +292,21 @@ mod tests {
     #[test]
     fn each_direction_is_rerouted_once() {
         let mut arrivals = IngressPorts::new(PortId(1), false);
-        arrivals.note(Reply, PortId(2));
+        arrivals.record(Reply, PortId(2));
         for (direction, old, new) in [(Forward, PortId(1), PortId(3)), (Reply, PortId(2), PortId(4))] {
             assert!(arrivals.admit(direction, new));
-            arrivals.note(direction, new);
+            arrivals.record(direction, new);
             assert!(!arrivals.admit(direction, PortId(5)), "a third port");
             assert!(arrivals.admit(direction, old), "it may go back");
         }
         assert!(!arrivals.admit(Reply, PortId(3)));
         let before = arrivals;
         // The lookup of a vector admits several new ports before the first one is recorded.
-        arrivals.note(Reply, PortId(5));
+        arrivals.record(Reply, PortId(5));
         assert_eq!(arrivals, before, "a third port takes no place");
         assert_eq!(IngressPorts::from_bytes(arrivals.to_bytes()), Some(arrivals));
         let mut on_a_wire = IngressPorts::default();
-        on_a_wire.note(Forward, PortId(7));
+        on_a_wire.record(Forward, PortId(7));
         assert_eq!(on_a_wire, IngressPorts::default());
     }
 
@@ -307,7 +314,8 @@ mod tests {
     fn ages_hold_across_the_wrap_of_milliseconds() {
         let tuple = Tuple::default();
         let made = u64::from(u32::MAX) - 5;
-        let connection = Connection::new(made, [&tuple, &tuple], ConnState::Unreplied, TcpTracker::default());
+        let connection =
+            Connection::new(made, [&tuple, &tuple], ConnState::Unreplied, ConnTracker::default());
         assert_eq!(connection.idle_ms(made + 10), 10);
         assert_eq!(connection.age_ms(made + 10), 16, "in units of 16, and never less than idle");
         assert_eq!(connection.age_ms(made + (1 << 34)), 1 << 34);

@@ -11,7 +11,7 @@ pub(crate) struct Ends {
 
 impl Ends {
     /// The ends of a packet with this tuple.
-    pub(crate) fn of(tuple: &Tuple) -> Ends {
+    pub(crate) fn from_tuple(tuple: &Tuple) -> Ends {
         let [[a, b, c, d], [e, f, g, h]] = tuple.addresses.map(|address| (address as u32).to_be_bytes());
         let [[i, j], [k, l]] = tuple.ports.map(u16::to_be_bytes);
         Ends {
@@ -22,15 +22,15 @@ impl Ends {
 
     /// Source and destination exchanged.
     #[inline(always)]
-    pub(crate) fn turned(self) -> Ends {
+    pub(crate) fn swapped(self) -> Ends {
         Ends { addresses: self.addresses.rotate_left(32), ports: self.ports.rotate_left(16) }
     }
 
     /// Exchanges source and destination if the direction is the responder's, without a branch.
     #[inline(always)]
-    pub(crate) fn turned_if(self, direction: Direction) -> Ends {
-        let turn = u32::from(direction as u8) * 16;
-        Ends { addresses: self.addresses.rotate_left(2 * turn), ports: self.ports.rotate_left(turn) }
+    pub(crate) fn swapped_if_reply(self, direction: Direction) -> Ends {
+        let rotation = u32::from(direction as u8) * 16;
+        Ends { addresses: self.addresses.rotate_left(2 * rotation), ports: self.ports.rotate_left(rotation) }
     }
 
     /// The ends XOR `bits`.

@@ -18,7 +18,7 @@ pub use key::{FragmentDrop, FragmentKey};
 use crate::hash::TupleHasher;
 use crate::{Tuple, proto};
 use hashbrown::HashTable;
-use key::PIECES;
+use key::MAX_FRAGMENTS;
 use mmb_base::{Slab, id_types};
 use mmb_random::Seed;
 
@@ -42,7 +42,7 @@ pub struct DatagramHead {
 pub struct Complete {
     /// Its length in bytes, from the origin of fragment offsets.
     pub len: u32,
-    /// The sequence number that [`FragmentTable::note_seq`] recorded.
+    /// The sequence number that [`FragmentTable::record_seq`] recorded.
     pub seq: Option<u32>,
 }
 
@@ -60,7 +60,7 @@ pub enum FragmentVerdict {
 pub enum LaterFragment {
     /// The fragment belongs to the datagram with this head. The second field is `Some` if the datagram is now
     /// complete.
-    Of(DatagramHead, Option<Complete>),
+    Known(DatagramHead, Option<Complete>),
     /// The first fragment was not seen, or was seen too long ago.
     Unknown,
     /// It is dropped.
@@ -70,7 +70,7 @@ pub enum LaterFragment {
 /// After this time without a fragment, a first fragment with the same identification starts a new datagram.
 const REUSED_MS: u64 = 1000;
 /// The maximum number of datagrams that one call removes because of their age.
-const AGED_AT_ONCE: usize = 16;
+const MAX_AGED: usize = 16;
 
 /// A datagram whose first fragment was seen.
 #[derive(Default)]
@@ -87,7 +87,7 @@ struct Datagram {
     /// Number of bytes seen.
     seen: u32,
     /// The ranges of seen bytes, ends excluded, in order.
-    pieces: Vec<(u32, u32)>,
+    ranges: Vec<(u32, u32)>,
     first_ms: u64,
     last_ms: u64,
     /// The neighbours in the list of datagrams, which is sorted by age.
@@ -152,8 +152,9 @@ impl FragmentTable {
             let known = &mut self.datagrams[id];
             let reused = !known.poisoned && now_ms.saturating_sub(known.last_ms) >= REUSED_MS;
             if !reused && now_ms.saturating_sub(known.first_ms) <= self.max_age_ms {
-                let again = known.head.ports == head.ports && known.pieces.first() == Some(&(0, payload_end));
-                known.poisoned |= !again;
+                let is_duplicate =
+                    known.head.ports == head.ports && known.ranges.first() == Some(&(0, payload_end));
+                known.poisoned |= !is_duplicate;
                 let reason = if known.poisoned { FragmentDrop::Overlap } else { FragmentDrop::Duplicate };
                 return FragmentVerdict::Drop(reason);
             }
@@ -197,7 +198,7 @@ impl FragmentTable {
                 if complete.is_some() {
                     self.remove(id);
                 }
-                LaterFragment::Of(head, complete)
+                LaterFragment::Known(head, complete)
             }
         }
     }
@@ -210,7 +211,7 @@ impl FragmentTable {
     }
 
     /// Records the sequence number of the datagram's byte at offset 0, which its first fragment contains.
-    pub fn note_seq(&mut self, key: &FragmentKey, seq: u32) {
+    pub fn record_seq(&mut self, key: &FragmentKey, seq: u32) {
         if let Some(id) = self.find(&key.packed()) {
             self.datagrams[id].seq = Some(seq);
         }
@@ -222,7 +223,7 @@ impl FragmentTable {
 
     /// Removes datagrams that are too old, the oldest first, a limited number at a time.
     fn age(&mut self, now_ms: u64) {
-        for _ in 0..AGED_AT_ONCE {
+        for _ in 0..MAX_AGED {
             let Some(oldest) = self.oldest else { break };
             if now_ms.saturating_sub(self.datagrams[oldest].first_ms) <= self.max_age_ms {
                 break;
@@ -238,14 +239,14 @@ impl FragmentTable {
             self.remove(oldest);
         }
         let older = self.youngest;
-        let id = self.datagrams.insert_reusing(|Datagram { mut pieces, .. }| {
-            pieces.clear();
-            pieces.push((0, end));
+        let id = self.datagrams.insert_reusing(|Datagram { mut ranges, .. }| {
+            ranges.clear();
+            ranges.push((0, end));
             Datagram {
                 key,
                 head,
                 seen: end,
-                pieces,
+                ranges,
                 first_ms: now_ms,
                 last_ms: now_ms,
                 older,
@@ -273,7 +274,7 @@ impl FragmentTable {
         }
         if let Ok(entry) = self.index.find_entry(self.hasher.hash(&key), |other| *other == id) {
             entry.remove();
-            // The slot keeps the memory of `pieces` for the next datagram.
+            // The slot keeps the memory of `ranges` for the next datagram.
             self.datagrams.free(id);
         }
     }
@@ -284,13 +285,13 @@ impl Datagram {
         if self.poisoned {
             return Err(FragmentDrop::Overlap);
         }
-        let at = self.pieces.partition_point(|piece| piece.0 < start);
-        if self.pieces.get(at) == Some(&(start, end)) && last == (self.total == Some(end)) {
+        let index = self.ranges.partition_point(|range| range.0 < start);
+        if self.ranges.get(index) == Some(&(start, end)) && last == (self.total == Some(end)) {
             return Err(FragmentDrop::Duplicate);
         }
-        let over_before = at.checked_sub(1).is_some_and(|before| self.pieces[before].1 > start);
-        let over_after = self.pieces.get(at).is_some_and(|after| after.0 < end);
-        let furthest = self.pieces.last().map_or(0, |piece| piece.1);
+        let over_before = index.checked_sub(1).is_some_and(|before| self.ranges[before].1 > start);
+        let over_after = self.ranges.get(index).is_some_and(|after| after.0 < end);
+        let furthest = self.ranges.last().map_or(0, |range| range.1);
         let end_moved = match self.total {
             Some(total) => last || end > total,
             None => last && end < furthest,
@@ -299,10 +300,10 @@ impl Datagram {
             self.poisoned = true;
             return Err(FragmentDrop::Overlap);
         }
-        if self.pieces.len() == PIECES {
+        if self.ranges.len() == MAX_FRAGMENTS {
             return Err(FragmentDrop::TooMany);
         }
-        self.pieces.insert(at, (start, end));
+        self.ranges.insert(index, (start, end));
         self.seen += end - start;
         if last {
             self.total = Some(end);

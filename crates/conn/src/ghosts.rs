@@ -27,7 +27,7 @@ const CHUNKS: usize = 1 << (SETS_SHIFT - CHUNK_SHIFT);
 pub(crate) const RETRANSMITTED_AFTER_MS: u64 = 500;
 
 /// How long a ghost is kept. A first packet that comes later counts as new.
-const KEPT_MS: u64 = 3_500;
+const MAX_AGE_MS: u64 = 3_500;
 
 /// The unit of time, as a shift of milliseconds.
 const TICK_SHIFT: u32 = 4;
@@ -53,7 +53,7 @@ impl Ghosts {
 
     /// Whether there may be ghosts that have not expired.
     #[inline]
-    pub(crate) fn are_there(&self, now_ms: u64) -> bool {
+    pub(crate) fn may_exist(&self, now_ms: u64) -> bool {
         now_ms < self.lasts_until_ms
     }
 
@@ -65,7 +65,7 @@ impl Ghosts {
     }
 
     /// Records that an entry with this hash was evicted.
-    pub(crate) fn remember(&mut self, hash: u64, now_ms: u64) {
+    pub(crate) fn insert(&mut self, hash: u64, now_ms: u64) {
         let GhostParts { chunk, set, print } = parts(hash);
         let chunk = &mut self.chunks[chunk];
         if chunk.is_empty() {
@@ -76,11 +76,11 @@ impl Ghosts {
             }
             chunk.resize(CHUNK, [0; WAYS]);
         }
-        self.lasts_until_ms = now_ms + KEPT_MS;
+        self.lasts_until_ms = now_ms + MAX_AGE_MS;
         let ways = &mut chunk[set];
         // Replaces the ghost of the same entry, an unused one, or the oldest.
         let rank = |ghost: &&mut Ghost| match **ghost {
-            ghost if is_of(ghost, print) => u64::MAX,
+            ghost if has_print(ghost, print) => u64::MAX,
             0 => u64::MAX - 1,
             ghost => age_ms(ghost, now_ms),
         };
@@ -90,17 +90,17 @@ impl Ghosts {
     }
 
     /// Whether a first packet with this hash is a retransmission: an entry with this hash was evicted between
-    /// `RETRANSMITTED_AFTER_MS` and `KEPT_MS` ago.
+    /// `RETRANSMITTED_AFTER_MS` and `MAX_AGE_MS` ago.
     #[inline]
     pub(crate) fn is_retransmitted(&self, hash: u64, now_ms: u64) -> bool {
-        self.are_there(now_ms) && self.find(hash, now_ms)
+        self.may_exist(now_ms) && self.find(hash, now_ms)
     }
 
     fn find(&self, hash: u64, now_ms: u64) -> bool {
         let GhostParts { chunk, set, print } = parts(hash);
         let Some(ways) = self.chunks[chunk].get(set) else { return false };
-        let again = RETRANSMITTED_AFTER_MS..=KEPT_MS;
-        ways.iter().any(|ghost| is_of(*ghost, print) && again.contains(&age_ms(*ghost, now_ms)))
+        let ages = RETRANSMITTED_AFTER_MS..=MAX_AGE_MS;
+        ways.iter().any(|ghost| has_print(*ghost, print) && ages.contains(&age_ms(*ghost, now_ms)))
     }
 
     /// Bytes in use: 4 MiB once all chunks are allocated.
@@ -122,7 +122,7 @@ fn parts(hash: u64) -> GhostParts {
     GhostParts { chunk: set >> CHUNK_SHIFT, set: set % CHUNK, print: u32::from(hash as u16).max(1) }
 }
 
-fn is_of(ghost: Ghost, print: u32) -> bool {
+fn has_print(ghost: Ghost, print: u32) -> bool {
     ghost >> 16 == print
 }
 
@@ -142,14 +142,14 @@ mod tests {
         let mut ghosts = Ghosts::new();
         let hash = 0x1234_5678_9abc_def0;
         assert!(!ghosts.is_retransmitted(hash, begins_ms));
-        ghosts.remember(hash, begins_ms);
+        ghosts.insert(hash, begins_ms);
         for (after_ms, again) in [(0, false), (400, false), (1000, true), (3000, true), (7000, false)] {
             assert_eq!(ghosts.is_retransmitted(hash, begins_ms + after_ms), again, "after {after_ms} ms");
         }
         assert!(!ghosts.is_retransmitted(hash ^ 1, begins_ms + 1000), "another fingerprint");
         assert!(!ghosts.is_retransmitted(hash ^ 1 << 60, begins_ms + 1000), "another set");
         // A sender that does not pause does not count as retransmitting.
-        ghosts.remember(hash, begins_ms + 900);
+        ghosts.insert(hash, begins_ms + 900);
         assert!(!ghosts.is_retransmitted(hash, begins_ms + 1000));
         assert!(ghosts.is_retransmitted(hash, begins_ms + 1900));
     }
@@ -162,13 +162,13 @@ mod tests {
         let mut random = RepeatableRandom::new(1);
         let clients: Vec<u64> = (0..1000).map(|_| random.word()).collect();
         for at in 0..300_000u64 {
-            ghosts.remember(random.word(), at / 300);
+            ghosts.insert(random.word(), at / 300);
             if at % 300 == 0 {
-                ghosts.remember(clients[(at / 300) as usize], at / 300);
+                ghosts.insert(clients[(at / 300) as usize], at / 300);
             }
         }
         for at in 0..300_000u64 {
-            ghosts.remember(random.word(), 1000 + at / 300);
+            ghosts.insert(random.word(), 1000 + at / 300);
         }
         let known = clients.iter().filter(|hash| ghosts.is_retransmitted(**hash, 1000 + 999)).count();
         assert!(known >= 980, "{known} of 1000 are known");

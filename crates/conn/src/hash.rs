@@ -67,16 +67,16 @@ impl TupleHasher {
     #[inline]
     pub fn hash(&self, tuple: &Tuple) -> u64 {
         if tuple.family == 4 {
-            let flow = self.flow_sums(Ends::of(tuple), tuple.proto);
-            return self.hash_of(flow.plus(self.place_sums(tuple)));
+            let flow = self.flow_sums(Ends::from_tuple(tuple), tuple.proto);
+            return self.hash_of(flow.plus(self.ingress_sums(tuple)));
         }
         let keys = &self.keys;
-        let product = |[high, low]: [u64; 2], at: usize| {
-            u128::from(high.wrapping_add(keys[at])) * u128::from(low.wrapping_add(keys[at + 1]))
+        let product = |[high, low]: [u64; 2], index: usize| {
+            u128::from(high.wrapping_add(keys[index])) * u128::from(low.wrapping_add(keys[index + 1]))
         };
         let [from, to] = tuple.addresses.map(halves);
         let [first, second] = others(tuple);
-        let rest = [first | u64::from(Ends::of(tuple).ports), second];
+        let rest = [first | u64::from(Ends::from_tuple(tuple).ports), second];
         self.folded(product(from, 0).wrapping_add(product(to, 2)).wrapping_add(product(rest, 4)))
     }
 
@@ -88,7 +88,7 @@ impl TupleHasher {
     }
 
     /// The partial sums of an IPv4 tuple over its wire and its side.
-    pub(crate) fn place_sums(&self, tuple: &Tuple) -> HashSums {
+    pub(crate) fn ingress_sums(&self, tuple: &Tuple) -> HashSums {
         let Tuple { wire: Wire { port, vlans }, side, .. } = *tuple;
         let [first, second] =
             [u64::from(port) | u64::from(vlans.outer) << 16, u64::from(vlans.inner) | (side as u64) << 16];
@@ -128,8 +128,8 @@ impl TupleHasher {
     #[inline]
     pub(crate) fn hash_words(&self, [first, second, third, fourth]: [u64; 4]) -> u64 {
         let keys = &self.keys;
-        let product = |high: u64, low: u64, at: usize| {
-            u128::from(high.wrapping_add(keys[at])) * u128::from(low.wrapping_add(keys[at + 1]))
+        let product = |high: u64, low: u64, index: usize| {
+            u128::from(high.wrapping_add(keys[index])) * u128::from(low.wrapping_add(keys[index + 1]))
         };
         self.folded(product(first, second, 0).wrapping_add(product(third, fourth, 2)))
     }

@@ -9,7 +9,7 @@
 //!
 //! Hashes are keyed, so a sender cannot cause collisions by its choice of tuples. If equal hashes fill a
 //! bucket nevertheless, splitting would never end. Such entries go to a small stash, which is searched last.
-//! An entry is refused if the stash is full, or if there is no memory to split a segment.
+//! An entry is refused if the stash is full, or if there is no memory to split a segment or to grow the stash.
 
 use crate::alloc_error::AllocError;
 use mmb_base::simd::equal_lanes;
@@ -24,7 +24,7 @@ const BUCKETS: usize = 1 << BUCKET_BITS;
 
 /// A segment with fewer entries than this is not split: only some of its buckets are crowded, and a split
 /// would not help.
-const SPLIT_AT: u16 = (BUCKETS * WAYS / 2) as u16;
+const MIN_SPLIT_ENTRIES: u16 = (BUCKETS * WAYS / 2) as u16;
 
 /// A segment with this many entries is split although it has room. In a fuller segment, more than a few per
 /// cent of the entries would be in their second bucket, where each lookup costs a cache miss.
@@ -38,7 +38,7 @@ const SPREAD: u16 = FULL / 4;
 const AHEAD: usize = 16;
 
 /// The number of entries at which a segment is split.
-fn full(number: u32, depth: u8) -> u16 {
+fn split_threshold(number: u32, depth: u8) -> u16 {
     let scattered = (number ^ u32::from(depth) << 24).wrapping_mul(0x9e37_79b1) >> 16;
     FULL - scattered as u16 % SPREAD
 }
@@ -65,8 +65,8 @@ pub(crate) const EMPTY: u32 = 0;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum IndexError {
     /// Equal hashes fill both buckets of the entry and the stash.
-    Crowded,
-    /// There is no memory for more segments.
+    StashFull,
+    /// There is no memory for more segments or for the stash.
     NoMemory,
 }
 
@@ -150,7 +150,7 @@ impl IndexBucket {
         self.head[OVERFLOWED]
     }
 
-    fn place_of(&self, entry: u32) -> Option<usize> {
+    fn way_of(&self, entry: u32) -> Option<usize> {
         self.entries.iter().position(|other| *other == entry)
     }
 
@@ -198,7 +198,7 @@ impl IndexSegment {
         let HashParts { first, print } = parts(hash);
         let second = other(first, print);
         let free =
-            |segment: &IndexSegment, bucket: usize| Some((bucket, segment.buckets[bucket].place_of(EMPTY)?));
+            |segment: &IndexSegment, bucket: usize| Some((bucket, segment.buckets[bucket].way_of(EMPTY)?));
         let room = free(self, first)
             .or_else(|| free(self, second))
             .or_else(|| Some((first, self.make_room(first)?)))
@@ -212,14 +212,14 @@ impl IndexSegment {
     /// Frees a way of a full bucket by moving an entry to its other bucket, if one of these has room.
     fn make_room(&mut self, bucket: usize) -> Option<usize> {
         let full = &self.buckets[bucket];
-        let (way, to, room) = (0..WAYS).find_map(|way| {
-            let to = other(bucket, full.print(way));
-            Some((way, to, self.buckets[to].place_of(EMPTY)?))
+        let (way, target, room) = (0..WAYS).find_map(|way| {
+            let target = other(bucket, full.print(way));
+            Some((way, target, self.buckets[target].way_of(EMPTY)?))
         })?;
         let (print, entry, moves_to_first) = (full.print(way), full.entries[way], full.is_in_second(way));
-        self.buckets[to].put(room, print, entry, !moves_to_first);
+        self.buckets[target].put(room, print, entry, !moves_to_first);
         if moves_to_first {
-            self.buckets[to].head[OVERFLOWED] -= 1;
+            self.buckets[target].head[OVERFLOWED] -= 1;
         } else {
             self.buckets[bucket].head[OVERFLOWED] += 1;
         }
@@ -229,7 +229,7 @@ impl IndexSegment {
     fn remove(&mut self, hash: u64, entry: u32) -> bool {
         let HashParts { first, print } = parts(hash);
         for bucket in [first, other(first, print)] {
-            if let Some(way) = self.buckets[bucket].place_of(entry) {
+            if let Some(way) = self.buckets[bucket].way_of(entry) {
                 self.buckets[first].head[OVERFLOWED] -= u16::from(self.buckets[bucket].is_in_second(way));
                 self.buckets[bucket].put(way, 0, EMPTY, false);
                 return true;
@@ -257,7 +257,7 @@ pub(crate) struct TupleIndex {
     /// The last index of `directory`, as a mask.
     mask: usize,
     segments: Chunks<IndexSegment, CHUNK>,
-    about: Vec<SegmentInfo>,
+    segment_info: Vec<SegmentInfo>,
     stash: Vec<(u64, u32)>,
     /// Scratch memory for splitting.
     moving: Vec<(u64, u32)>,
@@ -280,7 +280,7 @@ impl TupleIndex {
             depth: 0,
             mask: 0,
             segments,
-            about: Vec::new(),
+            segment_info: Vec::new(),
             stash: Vec::new(),
             moving: Vec::new(),
         };
@@ -292,7 +292,7 @@ impl TupleIndex {
     /// Reserves memory for one more segment, whose entries share `depth` bits, and for splitting one.
     fn reserve(&mut self, depth: u8) -> Result<(), AllocError> {
         self.segments.try_reserve()?;
-        self.about.try_reserve(1)?;
+        self.segment_info.try_reserve(1)?;
         self.moving.try_reserve(BUCKETS * WAYS)?;
         // The stash gets the entries that find no room after a split, in addition to those that it has.
         self.stash.try_reserve(BUCKETS * WAYS)?;
@@ -304,9 +304,9 @@ impl TupleIndex {
 
     /// Adds a segment, for which memory was reserved.
     fn push_segment(&mut self, depth: u8) -> u32 {
-        let number = self.about.len();
+        let number = self.segment_info.len();
         self.segments.push(IndexSegment::new());
-        self.about.push(SegmentInfo { depth, entries: 0 });
+        self.segment_info.push(SegmentInfo { depth, entries: 0 });
         number as u32
     }
 
@@ -357,17 +357,20 @@ impl TupleIndex {
     pub(crate) fn insert(&mut self, hash: u64, entry: u32, keys: &impl IndexKeys) -> Result<(), IndexError> {
         loop {
             let number = self.segment_of(hash);
-            let SegmentInfo { depth, entries } = self.about[number as usize];
-            if entries >= full(number, depth) && self.may_split(number) && self.reserve(depth + 1).is_ok() {
+            let SegmentInfo { depth, entries } = self.segment_info[number as usize];
+            if entries >= split_threshold(number, depth)
+                && self.may_split(number)
+                && self.reserve(depth + 1).is_ok()
+            {
                 self.split(number, keys);
                 continue;
             }
             if self.segment_mut(number).insert(hash, entry) {
-                self.about[number as usize].entries += 1;
+                self.segment_info[number as usize].entries += 1;
                 return Ok(());
             }
-            if self.about[number as usize].entries >= SPLIT_AT && self.may_split(number) {
-                let depth = self.about[number as usize].depth + 1;
+            if self.segment_info[number as usize].entries >= MIN_SPLIT_ENTRIES && self.may_split(number) {
+                let depth = self.segment_info[number as usize].depth + 1;
                 self.reserve(depth).map_err(|AllocError| IndexError::NoMemory)?;
                 self.split(number, keys);
                 continue;
@@ -380,35 +383,36 @@ impl TupleIndex {
     pub(crate) fn remove(&mut self, hash: u64, entry: u32) {
         let number = self.segment_of(hash);
         if self.segment_mut(number).remove(hash, entry) {
-            self.about[number as usize].entries -= 1;
-        } else if let Some(at) = self.stash.iter().position(|(_, other)| *other == entry) {
-            self.stash.swap_remove(at);
+            self.segment_info[number as usize].entries -= 1;
+        } else if let Some(position) = self.stash.iter().position(|(_, other)| *other == entry) {
+            self.stash.swap_remove(position);
         }
     }
 
     /// Whether a segment may be split: the directory doubles only while its size is in proportion to the
     /// number of segments.
     fn may_split(&self, number: u32) -> bool {
-        self.about[number as usize].depth < self.depth || self.directory.len() < 16 * self.about.len().max(4)
+        self.segment_info[number as usize].depth < self.depth
+            || self.directory.len() < 16 * self.segment_info.len().max(4)
     }
 
     /// Splits a segment, for which memory was reserved.
     fn split(&mut self, number: u32, keys: &impl IndexKeys) {
-        let depth = self.about[number as usize].depth + 1;
+        let depth = self.segment_info[number as usize].depth + 1;
         if depth > self.depth {
             self.directory.extend_from_within(..);
             (self.depth, self.mask) = (depth, self.directory.len() - 1);
         }
-        self.about[number as usize] = SegmentInfo { depth, entries: 0 };
+        self.segment_info[number as usize] = SegmentInfo { depth, entries: 0 };
         let sibling = self.push_segment(depth);
 
         let old = std::mem::replace(self.segment_mut(number), IndexSegment::new());
         let mut moving = std::mem::take(&mut self.moving);
         let entries = old.buckets.iter().flat_map(|bucket| bucket.entries);
         moving.extend(entries.filter(|entry| *entry != EMPTY).map(|entry| (0, entry)));
-        for at in 0..moving.len() {
-            moving.get(at + AHEAD).into_iter().for_each(|(_, ahead)| keys.prefetch(*ahead));
-            let (hash, entry) = &mut moving[at];
+        for position in 0..moving.len() {
+            moving.get(position + AHEAD).into_iter().for_each(|(_, ahead)| keys.prefetch(*ahead));
+            let (hash, entry) = &mut moving[position];
             *hash = keys.hash(*entry);
         }
 
@@ -421,7 +425,7 @@ impl TupleIndex {
         for (hash, entry) in moving.drain(..) {
             let goes = if directory_index(hash, depth) & last != 0 { sibling } else { number };
             if self.segment_mut(goes).insert(hash, entry) {
-                self.about[goes as usize].entries += 1;
+                self.segment_info[goes as usize].entries += 1;
             } else {
                 // These entries had room in another order of insertion. This is rare, and the stash may
                 // exceed its limit by them.
@@ -432,9 +436,10 @@ impl TupleIndex {
     }
 
     fn stash(&mut self, hash: u64, entry: u32) -> Result<(), IndexError> {
-        if self.stash.len() >= STASH || self.stash.try_reserve(1).is_err() {
-            return Err(IndexError::Crowded);
+        if self.stash.len() >= STASH {
+            return Err(IndexError::StashFull);
         }
+        self.stash.try_reserve(1).map_err(|_| IndexError::NoMemory)?;
         self.stash.push((hash, entry));
         Ok(())
     }
@@ -442,7 +447,7 @@ impl TupleIndex {
     /// Bytes in use.
     pub(crate) fn memory(&self) -> usize {
         self.segments.memory()
-            + self.about.capacity() * size_of::<SegmentInfo>()
+            + self.segment_info.capacity() * size_of::<SegmentInfo>()
             + self.directory.capacity() * size_of::<u32>()
             + (self.stash.capacity() + self.moving.capacity()) * size_of::<(u64, u32)>()
     }

@@ -43,4 +43,4 @@ impl Previous {
 }
 
 /// The most records that links can address.
-pub(crate) const MOST: usize = HEAD as usize - 2;
+pub(crate) const MAX_RECORDS: usize = HEAD as usize - 2;

@@ -3,7 +3,7 @@
 use crate::{CloseReason, ConnId, Connection, ResourceIds};
 
 /// The maximum number of connections that end together.
-pub const TOGETHER: usize = 32;
+pub const CLOSE_BATCH: usize = 32;
 
 /// The steps of [`TableOwner::prefetch`].
 pub(crate) const STEPS: usize = 4;
@@ -17,8 +17,8 @@ pub trait TableOwner {
     /// A connection has ended.
     fn closed(&mut self, connection: &Connection, reason: CloseReason);
 
-    /// Some connections end together, at most [`TOGETHER`]. Each one ends when the iterator returns it.
-    fn closed_together(&mut self, ended: impl Iterator<Item = (Connection, CloseReason)>)
+    /// Some connections end together, at most [`CLOSE_BATCH`]. Each one ends when the iterator returns it.
+    fn closed_batch(&mut self, ended: impl Iterator<Item = (Connection, CloseReason)>)
     where
         Self: Sized,
     {

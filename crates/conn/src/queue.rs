@@ -5,7 +5,7 @@ use crate::alloc_error::AllocError;
 use std::collections::VecDeque;
 
 /// The maximum number of connections that are folded together.
-pub const FOLDED: usize = 16;
+pub const FOLD_BATCH: usize = 16;
 
 /// Connections per block.
 const BLOCK: usize = 4096;
@@ -91,13 +91,13 @@ mod tests {
     #[test]
     fn what_was_pushed_first_comes_first() {
         let mut queue = IdQueue::default();
-        let most = 3 * BLOCK + 7;
-        queue.reserve(most).expect("there is memory");
+        let max = 3 * BLOCK + 7;
+        queue.reserve(max).expect("there is memory");
         let reserved = queue.memory();
         let id = |number: usize| ConnId::new(number as u32 + 1).expect("it is not 0");
         let (mut pushed, mut popped) = (0, 0);
         for round in 0..40 {
-            while pushed - popped < most.min(1 + 997 * round) {
+            while pushed - popped < max.min(1 + 997 * round) {
                 queue.push(id(pushed));
                 pushed += 1;
             }

@@ -143,9 +143,9 @@ impl QuickResult {
             let all = if in_word == 64 { u64::MAX } else { (1 << in_word) - 1 };
             let mut left = !taken[word] & all;
             std::iter::from_fn(move || {
-                let at = 64 * word + left.trailing_zeros() as usize;
+                let packet = 64 * word + left.trailing_zeros() as usize;
                 (left != 0).then(|| left &= left - 1)?;
-                Some(at)
+                Some(packet)
             })
         })
     }

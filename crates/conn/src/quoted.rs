@@ -53,10 +53,11 @@ fn quoted4(bytes: &[u8]) -> Option<QuotedPacket> {
     if head[0] >> 4 != 4 || header_len < IP4_HEADER || fragment_offset != 0 {
         return None;
     }
-    let address =
-        |at: usize| u128::from(u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
+    let address = |offset: usize| {
+        u128::from(u32::from_be_bytes([head[offset], head[offset + 1], head[offset + 2], head[offset + 3]]))
+    };
     let total = usize::from(u16::from_be_bytes([head[2], head[3]]));
-    ends(bytes, total, 4, (head[9], header_len), [address(12), address(16)])
+    parse_transport(bytes, total, 4, (head[9], header_len), [address(12), address(16)])
 }
 
 fn quoted6(bytes: &[u8]) -> Option<QuotedPacket> {
@@ -68,7 +69,7 @@ fn quoted6(bytes: &[u8]) -> Option<QuotedPacket> {
     let source = u128::from_be_bytes(*from.first_chunk()?);
     let destination = u128::from_be_bytes(*from.last_chunk()?);
     let total = IP6_HEADER + usize::from(u16::from_be_bytes([head[4], head[5]]));
-    ends(bytes, total, 6, chain_end(bytes, head[6])?, [source, destination])
+    parse_transport(bytes, total, 6, chain_end(bytes, head[6])?, [source, destination])
 }
 
 /// The upper-layer protocol after all extension headers, and its offset.
@@ -82,21 +83,21 @@ fn chain_end(bytes: &[u8], first: u8) -> Option<(u8, usize)> {
     const HIP: u8 = 139;
     const SHIM6: u8 = 140;
     let is_later = |head: &[u8; 8]| u16::from_be_bytes([head[2], head[3]]) >> 3 != 0;
-    let (mut next, mut at) = (first, IP6_HEADER);
+    let (mut next, mut offset) = (first, IP6_HEADER);
     for _ in 0..=ParserLimits::default().ip6_headers {
-        let head: Option<&[u8; 8]> = bytes.get(at..).and_then(<[u8]>::first_chunk);
+        let head: Option<&[u8; 8]> = bytes.get(offset..).and_then(<[u8]>::first_chunk);
         match next {
             FRAGMENT if is_later(head?) => return None,
             FRAGMENT | AH | HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS | MOBILITY | HIP | SHIM6 => {}
-            _ => return Some((next, at)),
+            _ => return Some((next, offset)),
         }
-        at += extension_len(next, head?[1]);
+        offset += extension_len(next, head?[1]);
         next = head?[0];
     }
     None
 }
 
-fn ends(
+fn parse_transport(
     bytes: &[u8],
     total: usize,
     family: u8,
@@ -108,7 +109,7 @@ fn ends(
     // Some hosts quote the header in host byte order, which swaps the bytes of the length. A length that
     // leaves no room for the ports is ignored.
     let l4_len = total.checked_sub(l4_at).filter(|len| *len >= PORTS);
-    let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+    let word = |offset: usize| u16::from_be_bytes([head[offset], head[offset + 1]]);
     let ports = match (family, proto) {
         (_, proto::TCP | proto::UDP) => [word(0), word(2)],
         (4, proto::ICMP) | (6, proto::ICMP6) => {

@@ -16,7 +16,7 @@ use crate::ids::WideId;
 use crate::links::QueueLinks;
 use crate::tuple::has_common_ports;
 use crate::wide::{WideTuples, changed_end};
-use crate::{ConnId, ConnState, Direction, ResourceIds, Side, TcpTracker, Tuple, Vlans, Wire};
+use crate::{ConnId, ConnState, ConnTracker, Direction, ResourceIds, Side, Tuple, Vlans, Wire};
 use mmb_base::Id;
 
 /// The part of a record that each packet of the connection needs.
@@ -42,11 +42,11 @@ pub(crate) struct FlowLine {
     packets: [u16; 2],
     /// Their bytes.
     bytes: [u32; 2],
-    /// For each direction, the ingress port for which the verdict is known; [`NO_PORT`] if there is none.
+    /// For each direction, the ingress port for which the verdict is cached; [`NO_PORT`] if there is none.
     ingress: [u16; 2],
-    /// The epoch for which verdicts are known; the lower four bits are the connection's state.
+    /// The epoch for which verdicts are cached; the lower four bits are the connection's state.
     epoch_and_state: u16,
-    pub(crate) tracker: TcpTracker,
+    pub(crate) tracker: ConnTracker,
 }
 
 const _: () = assert!(size_of::<FlowLine>() == 64);
@@ -79,11 +79,11 @@ const STATE_BITS: u32 = 4;
 pub(crate) const LAST_EPOCH: u16 = u16::MAX >> STATE_BITS;
 
 /// A connection with these counts must be folded early: they are half of the maximum of a flow line.
-const MOST_PACKETS: u16 = 1 << 15;
-const MOST_BYTES: u32 = 1 << 31;
+const MAX_UNFOLDED_PACKETS: u16 = 1 << 15;
+const MAX_UNFOLDED_BYTES: u32 = 1 << 31;
 
 /// The largest total of packets: 48 bits.
-const MOST_TOTAL: u64 = (1 << 48) - 1;
+const MAX_TOTAL_PACKETS: u64 = (1 << 48) - 1;
 
 /// The part of a record that not every packet of the connection needs.
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +104,7 @@ pub(crate) struct ColdLine {
     wire: u16,
     /// On a host that routes: the ports on which packets arrived. Otherwise: the VLAN tags of both
     /// directions.
-    place: [[u16; 2]; 2],
+    ports_or_vlans: [[u16; 2]; 2],
     /// Its expiry queue.
     pub(crate) queue: u8,
     /// See [`mark`].
@@ -144,7 +144,7 @@ impl Default for FlowLine {
             bytes: [0; 2],
             ingress: [NO_PORT; 2],
             epoch_and_state: ConnState::Unreplied as u16,
-            tracker: TcpTracker::default(),
+            tracker: ConnTracker::default(),
         }
     }
 }
@@ -160,7 +160,7 @@ impl Default for ColdLine {
             ids: ResourceIds::default(),
             more_packets: [0; 2],
             wire: 0,
-            place: [[0; 2]; 2],
+            ports_or_vlans: [[0; 2]; 2],
             queue: 0,
             marks: 0,
         }
@@ -169,10 +169,10 @@ impl Default for ColdLine {
 
 impl FlowLine {
     /// The flow line of a new connection; `wide` is the id of its [`wide_tuples`](crate::wide::wide_tuples).
-    pub(crate) fn of(connection: &Connection, wide: Option<WideId>) -> FlowLine {
+    pub(crate) fn new(connection: &Connection, wide: Option<WideId>) -> FlowLine {
         let tuples = connection.tuples();
         let [forward, reply] = &tuples;
-        let arriving = Ends::of(forward);
+        let arriving = Ends::from_tuple(forward);
         let mut line = FlowLine {
             addresses: arriving.addresses,
             ports: arriving.ports,
@@ -189,10 +189,10 @@ impl FlowLine {
         };
         if let Some(wide) = wide {
             line.addresses = u64::from(wide.number());
-            line.changed_address = Ends::of(reply).ports;
+            line.changed_address = Ends::from_tuple(reply).ports;
             line.kind |= kind::WIDE;
         } else if let Ok(Some(_)) = changed_end(&tuples) {
-            let leaving = Ends::of(reply).turned();
+            let leaving = Ends::from_tuple(reply).swapped();
             let (addresses, ports) = (arriving.addresses ^ leaving.addresses, arriving.ports ^ leaving.ports);
             let second = addresses >> 32 != 0 || ports >> 16 != 0;
             line.changed_address = (addresses >> if second { 32 } else { 0 }) as u32;
@@ -215,7 +215,7 @@ impl FlowLine {
         let arriving = Ends { addresses: self.addresses, ports: self.ports };
         match direction {
             Direction::Forward => arriving,
-            Direction::Reply => arriving.changed(self.change()).turned(),
+            Direction::Reply => arriving.changed(self.change()).swapped(),
         }
     }
 
@@ -232,9 +232,9 @@ impl FlowLine {
     /// Whether packets of a direction arrive with these ends. Not for a connection with [`WideTuples`]. It
     /// does not branch on the direction, since consecutive packets are of both directions.
     #[inline(always)]
-    pub(crate) fn is_of(&self, ends: Ends, direction: Direction) -> bool {
+    pub(crate) fn matches(&self, ends: Ends, direction: Direction) -> bool {
         // The ends as in a packet of the initiator.
-        let ours = ends.turned_if(direction);
+        let ours = ends.swapped_if_reply(direction);
         let (mut addresses, mut ports) = (ours.addresses ^ self.addresses, ours.ports ^ self.ports);
         if self.is_translated() {
             let (change, is_reply) = (self.change(), u64::from(direction as u8).wrapping_neg());
@@ -248,7 +248,7 @@ impl FlowLine {
     /// with [`WideTuples`].
     #[inline(always)]
     pub(crate) fn leaving(&self, ends: Ends, direction: Direction) -> Ends {
-        ends.turned_if(direction).changed(self.change()).turned_if(direction)
+        ends.swapped_if_reply(direction).changed(self.change()).swapped_if_reply(direction)
     }
 
     /// Whether NAT changes its packets. Not for a connection with [`WideTuples`].
@@ -279,39 +279,39 @@ impl FlowLine {
         u64::from((now_ms as u32).wrapping_sub(self.last_ms))
     }
 
-    /// The epoch for which its verdicts are known.
+    /// The epoch for which its verdicts are cached.
     #[inline]
     pub(crate) fn epoch(&self) -> u16 {
         self.epoch_and_state >> STATE_BITS
     }
 
-    /// Whether the verdict is known in this epoch for packets of a direction that arrive on a port.
+    /// Whether the verdict is cached in this epoch for packets of a direction that arrive on a port.
     #[inline]
-    pub(crate) fn knows(&self, direction: Direction, port: u16, epoch: u16) -> bool {
+    pub(crate) fn has_verdict(&self, direction: Direction, port: u16, epoch: u16) -> bool {
         (self.ingress[direction as usize] == port) & (self.epoch() == epoch)
     }
 
-    /// Records that the verdict is known in this epoch for packets of a direction that arrive on a port.
-    pub(crate) fn know(&mut self, direction: Direction, port: u16, epoch: u16) {
+    /// Caches the verdict in this epoch for packets of a direction that arrive on a port.
+    pub(crate) fn cache_verdict(&mut self, direction: Direction, port: u16, epoch: u16) {
         if self.epoch() != epoch {
-            self.forget();
+            self.clear_verdicts();
             self.epoch_and_state |= epoch << STATE_BITS;
         }
         self.ingress[direction as usize] = port;
     }
 
-    /// Records that the verdict of packets of a direction is not known.
-    pub(crate) fn forget_one(&mut self, direction: Direction) {
+    /// Clears the cached verdict of packets of a direction.
+    pub(crate) fn clear_verdict(&mut self, direction: Direction) {
         self.ingress[direction as usize] = NO_PORT;
     }
 
-    /// Records that no verdict is known.
-    pub(crate) fn forget(&mut self) {
+    /// Clears all cached verdicts.
+    pub(crate) fn clear_verdicts(&mut self) {
         self.ingress = [NO_PORT; 2];
         self.epoch_and_state &= (1 << STATE_BITS) - 1;
     }
 
-    /// Counts a packet whose verdict is known.
+    /// Counts a packet whose verdict is cached.
     #[inline]
     pub(crate) fn count(&mut self, direction: Direction, bytes: u32) {
         self.packets[direction as usize] += 1;
@@ -321,7 +321,7 @@ impl FlowLine {
     /// Whether a packet that was just counted needs more work: it is the first one since counts were folded,
     /// it fills the counts, or its connection is followed.
     #[inline(always)]
-    pub(crate) fn needs_care(&self, direction: Direction) -> bool {
+    pub(crate) fn needs_listing(&self, direction: Direction) -> bool {
         self.kind & (kind::LISTED | kind::FOLLOWED) != kind::LISTED || self.is_full(direction)
     }
 
@@ -348,7 +348,8 @@ impl FlowLine {
     /// Whether its counts must be folded soon.
     #[inline]
     pub(crate) fn is_full(&self, direction: Direction) -> bool {
-        self.packets[direction as usize] >= MOST_PACKETS || self.bytes[direction as usize] >= MOST_BYTES
+        self.packets[direction as usize] >= MAX_UNFOLDED_PACKETS
+            || self.bytes[direction as usize] >= MAX_UNFOLDED_BYTES
     }
 
     /// Marks the record as listed for folding. Returns whether it was listed already.
@@ -389,7 +390,7 @@ impl FlowLine {
 
 impl ColdLine {
     /// The cold line of a new connection, which is in no queue.
-    pub(crate) fn of(connection: &Connection) -> ColdLine {
+    pub(crate) fn new(connection: &Connection) -> ColdLine {
         let [forward, reply] = connection.tuples();
         let vlans = |Tuple { wire: Wire { vlans, .. }, .. }: Tuple| [vlans.outer, vlans.inner];
         let sides = forward.side as u8 | (reply.side as u8) << mark::SIDE_BITS;
@@ -401,7 +402,7 @@ impl ColdLine {
             ids: connection.ids,
             more_packets: [0; 2],
             wire: forward.wire.port,
-            place: [vlans(forward), vlans(reply)],
+            ports_or_vlans: [vlans(forward), vlans(reply)],
             queue: 0,
             marks: sides
                 | if connection.is_counted { mark::COUNTED } else { 0 }
@@ -419,7 +420,7 @@ impl ColdLine {
     pub(crate) fn add(&mut self, direction: Direction, packets: u64, bytes: u64) {
         let side = direction as usize;
         // A state file may have any count.
-        let packets = self.packets(side).saturating_add(packets).min(MOST_TOTAL);
+        let packets = self.packets(side).saturating_add(packets).min(MAX_TOTAL_PACKETS);
         (self.packets[side], self.more_packets[side]) = (packets as u32, (packets >> 32) as u16);
         self.bytes[side] = self.bytes[side].saturating_add(bytes);
     }
@@ -438,24 +439,24 @@ impl ColdLine {
     #[inline]
     pub(crate) fn arrivals(&self) -> IngressPorts {
         match self.is_routed() {
-            true => IngressPorts { ports: self.place, shared: self.marks & mark::SHARED != 0 },
+            true => IngressPorts { ports: self.ports_or_vlans, shared: self.marks & mark::SHARED != 0 },
             false => IngressPorts::default(),
         }
     }
 
     pub(crate) fn set_arrivals(&mut self, arrivals: IngressPorts) {
         if self.is_routed() {
-            self.place = arrivals.ports;
+            self.ports_or_vlans = arrivals.ports;
             self.marks = self.marks & !mark::SHARED | if arrivals.shared { mark::SHARED } else { 0 };
         }
     }
 
     /// Records that a valid packet of a direction arrived on a port.
     #[inline]
-    pub(crate) fn note_arrival(&mut self, direction: Direction, port: mmb_packet::PortId) {
+    pub(crate) fn record_arrival(&mut self, direction: Direction, port: mmb_packet::PortId) {
         if self.is_routed() {
             let mut arrivals = self.arrivals();
-            arrivals.note(direction, port);
+            arrivals.record(direction, port);
             self.set_arrivals(arrivals);
         }
     }
@@ -492,7 +493,7 @@ impl ColdLine {
             1 => Side::High,
             _ => Side::Any,
         };
-        let [outer, inner] = self.place[direction as usize];
+        let [outer, inner] = self.ports_or_vlans[direction as usize];
         let vlans = if self.is_routed() { Vlans::NONE } else { Vlans { outer, inner } };
         (Wire { port: self.wire, vlans }, side)
     }
@@ -534,7 +535,7 @@ impl Record<'_> {
 
     /// Whether a tuple is that of this direction.
     #[inline]
-    pub(crate) fn is(&self, tuple: &Tuple, direction: Direction) -> bool {
+    pub(crate) fn matches(&self, tuple: &Tuple, direction: Direction) -> bool {
         self.tuple(direction) == *tuple
     }
 

@@ -14,7 +14,7 @@
 //! association as FINs do, and ABORT as a RST does.
 
 use crate::tcp::{ACKED, SENT};
-use crate::{ConnState, Direction, Invalid, TcpOutcome, TcpTracker};
+use crate::{ConnState, ConnTracker, Direction, Invalid, TrackOutcome};
 use mmb_policy::settings::Pickup;
 
 /// The fields of an SCTP packet that tracking uses.
@@ -56,7 +56,7 @@ use chunk::{ABORT, COOKIE_ACK, COOKIE_ECHO, INIT, INIT_ACK, SHUTDOWN, SHUTDOWN_A
 
 /// The maximum number of chunks of a packet that are parsed. Control chunks come before data (RFC 9260
 /// section 6.10).
-const MOST_CHUNKS: u8 = 16;
+const MAX_CHUNKS: u8 = 16;
 
 impl SctpChunks {
     /// Parses a packet, which may be truncated. `None` if the packet ends before its tag.
@@ -65,7 +65,7 @@ impl SctpChunks {
         let tag = u32::from_be_bytes(*packet.get(4..)?.first_chunk()?);
         let mut chunks = SctpChunks { tag, ..SctpChunks::default() };
         let mut rest = packet.get(HEADER..).unwrap_or_default();
-        while chunks.count < MOST_CHUNKS
+        while chunks.count < MAX_CHUNKS
             && let Some(&[kind, flags, a, b]) = rest.first_chunk()
         {
             chunks.count += 1;
@@ -121,39 +121,42 @@ impl SctpChunks {
 
 const FORWARD: usize = Direction::Forward as usize;
 const REPLY: usize = Direction::Reply as usize;
-const BAD_TAG: TcpOutcome = TcpOutcome::Invalid(Invalid::BadTag);
+const BAD_TAG: TrackOutcome = TrackOutcome::Invalid(Invalid::BadTag);
 
-/// Note of a direction: an unconfirmed INIT requests that packets of this direction carry the tag in
-/// `window`. At most one direction has this note.
-const ASKED: u8 = 0x40;
+/// Flag of a direction: an unconfirmed INIT requests that packets of this direction carry the tag in
+/// `window`. At most one direction has this flag.
+const REQUESTED: u8 = 0x40;
 
 /// The fields of a tracker of an association, for each direction:
 ///
-/// - `end` is the tag that packets of the direction carry, if `SENT` is set.
+/// - `snd_nxt` is the tag that packets of the direction carry, if `SENT` is set.
 /// - `ack` is their tag after a restart, if `ACKED` is set. An INIT ACK has confirmed it.
 /// - `window` (of both directions together) is the tag that an unconfirmed INIT requests for the direction
-///   with `ASKED`. It has a place of its own, so that a forged INIT without an answer cannot replace a
+///   with `REQUESTED`. It has a place of its own, so that a forged INIT without an answer cannot replace a
 ///   confirmed tag.
-impl TcpTracker {
+impl ConnTracker {
     /// Starts tracking with the first packet that was seen.
     ///
     /// # Errors
     /// The packet cannot begin an association: it is invalid; it has no INIT and `pickup` is strict; or its
     /// chunks answer or end an association.
-    pub(crate) fn associate(chunks: &SctpChunks, pickup: Pickup) -> Result<(TcpTracker, ConnState), Invalid> {
+    pub(crate) fn associate(
+        chunks: &SctpChunks,
+        pickup: Pickup,
+    ) -> Result<(ConnTracker, ConnState), Invalid> {
         const NO_BEGINNING: u16 = INIT_ACK | ABORT | SHUTDOWN | SHUTDOWN_ACK | SHUTDOWN_COMPLETE | COOKIE_ACK;
         if let Some(fault) = chunks.fault() {
             return Err(fault);
         }
-        let mut tracker = TcpTracker::default();
+        let mut tracker = ConnTracker::default();
         if chunks.has(INIT) {
-            tracker.learn(REPLY, chunks.initiate_tag);
+            tracker.set_tag(REPLY, chunks.initiate_tag);
             return Ok((tracker, ConnState::SynSent));
         }
         if pickup == Pickup::Strict || chunks.has(NO_BEGINNING) {
             return Err(Invalid::NotSyn);
         }
-        tracker.learn(FORWARD, chunks.tag);
+        tracker.set_tag(FORWARD, chunks.tag);
         Ok((tracker, ConnState::Unreplied))
     }
 
@@ -163,120 +166,122 @@ impl TcpTracker {
         state: ConnState,
         direction: Direction,
         chunks: &SctpChunks,
-    ) -> TcpOutcome {
-        let (from, to) = (direction as usize, 1 - direction as usize);
+    ) -> TrackOutcome {
+        let (sender, receiver) = (direction as usize, 1 - direction as usize);
         if let Some(fault) = chunks.fault() {
-            return TcpOutcome::Invalid(fault);
+            return TrackOutcome::Invalid(fault);
         }
         if chunks.has(INIT) {
-            return self.init(state, to, chunks);
+            return self.init(state, receiver, chunks);
         }
         if chunks.has(ABORT | SHUTDOWN_COMPLETE) {
-            return self.end(state, from, chunks);
+            return self.end(state, sender, chunks);
         }
-        let restarts = self.pending(from) == Some(chunks.tag)
-            || chunks.has(INIT_ACK) && self.asked(from) == Some(chunks.tag);
-        if self.tag(from).is_some_and(|tag| tag != chunks.tag) && !restarts {
+        let restarts = self.pending(sender) == Some(chunks.tag)
+            || chunks.has(INIT_ACK) && self.requested(sender) == Some(chunks.tag);
+        if self.tag(sender).is_some_and(|tag| tag != chunks.tag) && !restarts {
             return BAD_TAG;
         }
         let is_opening = matches!(state, ConnState::SynSent | ConnState::SynReceived);
         if chunks.has(INIT_ACK) {
-            return self.init_ack(state, (from, to), chunks, restarts);
+            return self.init_ack(state, (sender, receiver), chunks, restarts);
         }
-        if restarts && self.tag(from) != Some(chunks.tag) {
-            let peer = self.pending(to);
+        if restarts && self.tag(sender) != Some(chunks.tag) {
+            let peer = self.pending(receiver);
             // Only a returned cookie shows that its sender received the INIT ACK.
             if chunks.has(COOKIE_ECHO) && (peer.is_some() || is_opening) {
-                self.learn(from, chunks.tag);
-                peer.into_iter().for_each(|tag| self.learn(to, tag));
-                return moves(
+                self.set_tag(sender, chunks.tag);
+                peer.into_iter().for_each(|tag| self.set_tag(receiver, tag));
+                return transition(
                     state,
                     if is_opening { ConnState::SynReceived } else { ConnState::Established },
                 );
             }
             // In an association that was picked up, the first packet of each direction sets the tag, whatever
             // the packet is.
-            if self.tag(from).is_some() {
+            if self.tag(sender).is_some() {
                 return BAD_TAG;
             }
         }
-        self.learn(from, chunks.tag);
+        self.set_tag(sender, chunks.tag);
         let next = match state {
             ConnState::TimeWait | ConnState::Reset => state,
             ConnState::SynSent | ConnState::SynReceived if chunks.has(COOKIE_ACK) => ConnState::Established,
-            ConnState::SynSent if from == REPLY => ConnState::SynReceived,
-            ConnState::Unreplied if from == FORWARD => state,
+            ConnState::SynSent if sender == REPLY => ConnState::SynReceived,
+            ConnState::Unreplied if sender == FORWARD => state,
             ConnState::SynSent | ConnState::SynReceived => state,
             _ if chunks.has(SHUTDOWN_ACK) => ConnState::Closing,
             ConnState::Unreplied | ConnState::Established if chunks.has(SHUTDOWN) => ConnState::FinWait,
             ConnState::Unreplied => ConnState::Established,
             _ => state,
         };
-        moves(state, next)
+        transition(state, next)
     }
 
     /// An INIT in an association. It is a retransmission, both ends start at once (section 5.2.1), or an end
     /// restarts.
-    fn init(&mut self, state: ConnState, to: usize, chunks: &SctpChunks) -> TcpOutcome {
+    fn init(&mut self, state: ConnState, receiver: usize, chunks: &SctpChunks) -> TrackOutcome {
         match state {
-            ConnState::TimeWait | ConnState::Reset => return TcpOutcome::Reopens,
-            ConnState::SynSent if to == REPLY => self.learn(to, chunks.initiate_tag),
+            ConnState::TimeWait | ConnState::Reset => return TrackOutcome::Reopens,
+            ConnState::SynSent if receiver == REPLY => self.set_tag(receiver, chunks.initiate_tag),
             // Both ends start at once, an end restarts, or the INIT is forged. Later packets of the peer
             // decide.
             _ => {
-                self.ask(to, chunks.initiate_tag);
-                if self.tag(to) != Some(chunks.initiate_tag) {
-                    return TcpOutcome::Noted;
+                self.request(receiver, chunks.initiate_tag);
+                if self.tag(receiver) != Some(chunks.initiate_tag) {
+                    return TrackOutcome::Noted;
                 }
             }
         }
-        TcpOutcome::Stays
+        TrackOutcome::Stays
     }
 
     fn init_ack(
         &mut self,
         state: ConnState,
-        (from, to): (usize, usize),
+        (sender, receiver): (usize, usize),
         chunks: &SctpChunks,
         restarts: bool,
-    ) -> TcpOutcome {
+    ) -> TrackOutcome {
         match state {
-            ConnState::SynSent | ConnState::SynReceived if self.tag(from) == Some(chunks.tag) => {
-                match self.tag(to) {
+            ConnState::SynSent | ConnState::SynReceived if self.tag(sender) == Some(chunks.tag) => {
+                match self.tag(receiver) {
                     // Each retransmitted INIT may be answered with another tag. The cookie shows which tag is
                     // valid.
-                    Some(known) if known != chunks.initiate_tag => self.expect(to, chunks.initiate_tag),
-                    Some(_) | None => self.learn(to, chunks.initiate_tag),
+                    Some(known) if known != chunks.initiate_tag => {
+                        self.set_pending(receiver, chunks.initiate_tag)
+                    }
+                    Some(_) | None => self.set_tag(receiver, chunks.initiate_tag),
                 }
-                moves(state, if from == REPLY { ConnState::SynReceived } else { state })
+                transition(state, if sender == REPLY { ConnState::SynReceived } else { state })
             }
             _ if restarts => {
-                self.expect(from, chunks.tag);
-                self.expect(to, chunks.initiate_tag);
-                TcpOutcome::Noted
+                self.set_pending(sender, chunks.tag);
+                self.set_pending(receiver, chunks.initiate_tag);
+                TrackOutcome::Noted
             }
-            _ if self.tag(from).is_some() => TcpOutcome::Stays,
+            _ if self.tag(sender).is_some() => TrackOutcome::Stays,
             _ => BAD_TAG,
         }
     }
 
     /// An ABORT or a SHUTDOWN COMPLETE. It carries the tag of its direction or, if reflected, that of the
     /// other direction (section 8.5.1 B and C). If that tag is unknown, the packet is invalid.
-    fn end(&mut self, state: ConnState, from: usize, chunks: &SctpChunks) -> TcpOutcome {
-        let side = if chunks.reflected { 1 - from } else { from };
+    fn end(&mut self, state: ConnState, sender: usize, chunks: &SctpChunks) -> TrackOutcome {
+        let side = if chunks.reflected { 1 - sender } else { sender };
         let is_answered = self.pending(1 - side).is_some();
         if is_answered && self.pending(side) == Some(chunks.tag) && self.tag(side) != Some(chunks.tag) {
             // The packet concerns the restart, not the existing association.
-            return TcpOutcome::Noted;
+            return TrackOutcome::Noted;
         }
         if self.tag(side) != Some(chunks.tag) {
             return BAD_TAG;
         }
         match state {
-            ConnState::TimeWait | ConnState::Reset => TcpOutcome::Stays,
-            _ if chunks.has(ABORT) => TcpOutcome::Moves(ConnState::Reset),
-            ConnState::FinWait | ConnState::Closing => TcpOutcome::Moves(ConnState::TimeWait),
-            _ => TcpOutcome::Stays,
+            ConnState::TimeWait | ConnState::Reset => TrackOutcome::Stays,
+            _ if chunks.has(ABORT) => TrackOutcome::Moves(ConnState::Reset),
+            ConnState::FinWait | ConnState::Closing => TrackOutcome::Moves(ConnState::TimeWait),
+            _ => TrackOutcome::Stays,
         }
     }
 
@@ -284,66 +289,67 @@ impl TcpTracker {
     /// a packet carries the direction's tag, or it is an INIT whose initiate tag is a tag of the other
     /// direction. `quoted` is the available part of the packet.
     pub fn may_have_sent(&self, sender: Direction, quoted: &[u8]) -> bool {
-        let (from, to) = (sender as usize, 1 - sender as usize);
+        let (sender, receiver) = (sender as usize, 1 - sender as usize);
         let Some(chunks) = SctpChunks::read(quoted) else { return false };
         let is_known = |side: usize, tag: u32| {
-            [self.tag(side), self.pending(side), self.asked(side)].contains(&Some(tag))
+            [self.tag(side), self.pending(side), self.requested(side)].contains(&Some(tag))
         };
         match chunks.tag {
-            0 => chunks.has(INIT) && is_known(to, chunks.initiate_tag),
+            0 => chunks.has(INIT) && is_known(receiver, chunks.initiate_tag),
             // The tag of an unconfirmed INIT may be forged, so it is not accepted here.
             tag => {
-                self.tag(from) == Some(tag) || self.pending(from) == Some(tag) && self.pending(to).is_some()
+                self.tag(sender) == Some(tag)
+                    || self.pending(sender) == Some(tag) && self.pending(receiver).is_some()
             }
         }
     }
 
     /// Whether this is the tracking state of an association, and not of a TCP connection.
-    pub fn is_of_association(&self) -> bool {
-        let (window, notes) = (self.window, self.notes);
-        let asked = notes.iter().filter(|notes| **notes & ASKED != 0).count();
-        asked == usize::from(window != [0; 2])
-            && notes.iter().all(|notes| notes & !(SENT | ACKED | ASKED) == 0)
+    pub fn is_association(&self) -> bool {
+        let (window, flags) = (self.window, self.end_flags);
+        let requested = flags.iter().filter(|flags| **flags & REQUESTED != 0).count();
+        requested == usize::from(window != [0; 2])
+            && flags.iter().all(|flags| flags & !(SENT | ACKED | REQUESTED) == 0)
     }
 
     fn tag(&self, side: usize) -> Option<u32> {
-        (self.notes[side] & SENT != 0).then_some(self.end[side])
+        (self.end_flags[side] & SENT != 0).then_some(self.snd_nxt[side])
     }
 
     fn pending(&self, side: usize) -> Option<u32> {
-        (self.notes[side] & ACKED != 0).then_some(self.ack[side])
+        (self.end_flags[side] & ACKED != 0).then_some(self.ack[side])
     }
 
-    fn asked(&self, side: usize) -> Option<u32> {
+    fn requested(&self, side: usize) -> Option<u32> {
         let [high, low] = self.window;
-        (self.notes[side] & ASKED != 0).then_some(u32::from(high) << 16 | u32::from(low))
+        (self.end_flags[side] & REQUESTED != 0).then_some(u32::from(high) << 16 | u32::from(low))
     }
 
     /// Records an unconfirmed INIT, which requests that a direction's packets carry this nonzero tag.
-    fn ask(&mut self, side: usize, tag: u32) {
-        self.notes = self.notes.map(|notes| notes & !ASKED);
-        self.notes[side] |= ASKED;
+    fn request(&mut self, side: usize, tag: u32) {
+        self.end_flags = self.end_flags.map(|flags| flags & !REQUESTED);
+        self.end_flags[side] |= REQUESTED;
         self.window = [(tag >> 16) as u16, tag as u16];
     }
 
     /// Sets the tag of a direction's packets. The tag is no longer pending.
-    fn learn(&mut self, side: usize, tag: u32) {
-        self.end[side] = tag;
-        self.notes[side] |= SENT;
+    fn set_tag(&mut self, side: usize, tag: u32) {
+        self.snd_nxt[side] = tag;
+        self.end_flags[side] |= SENT;
         if self.ack[side] == tag {
-            (self.ack[side], self.notes[side]) = (0, self.notes[side] & !ACKED);
+            (self.ack[side], self.end_flags[side]) = (0, self.end_flags[side] & !ACKED);
         }
     }
 
     /// Sets the tag that a direction's packets will carry if a restart completes.
-    fn expect(&mut self, side: usize, tag: u32) {
+    fn set_pending(&mut self, side: usize, tag: u32) {
         self.ack[side] = tag;
-        self.notes[side] |= ACKED;
+        self.end_flags[side] |= ACKED;
     }
 }
 
-fn moves(state: ConnState, next: ConnState) -> TcpOutcome {
-    if next == state { TcpOutcome::Stays } else { TcpOutcome::Moves(next) }
+fn transition(state: ConnState, next: ConnState) -> TrackOutcome {
+    if next == state { TrackOutcome::Stays } else { TrackOutcome::Moves(next) }
 }
 
 #[cfg(test)]

@@ -87,8 +87,8 @@ impl ConnectionSlab {
     }
 
     /// The ids that connections are stored under next, at most this number of them.
-    pub(crate) fn next_ids(&self, most: usize) -> impl Iterator<Item = ConnId> {
-        self.lines.next_ids(most)
+    pub(crate) fn next_ids(&self, max: usize) -> impl Iterator<Item = ConnId> {
+        self.lines.next_ids(max)
     }
 
     /// Prefetches a record.
@@ -116,12 +116,12 @@ impl ConnectionSlab {
             }
             None => None,
         };
-        let line = FlowLine::of(connection, wide);
+        let line = FlowLine::new(connection, wide);
         let id = self.lines.insert_reusing(|mut before| {
             before.replace(line);
             before
         });
-        *self.cold_mut(id) = ColdLine::of(connection);
+        *self.cold_mut(id) = ColdLine::new(connection);
         Ok(id)
     }
 
@@ -134,7 +134,7 @@ impl ConnectionSlab {
     pub(crate) fn remove(&mut self, id: ConnId) -> Connection {
         let connection = self.get(id);
         let line = &mut self.lines[id];
-        line.forget();
+        line.clear_verdicts();
         let wide = line.wide();
         self.cold_mut(id).queue = FREE;
         self.fold(id);
@@ -145,15 +145,15 @@ impl ConnectionSlab {
         connection
     }
 
-    /// The ids of at most `most` records from `first` on, free ones included. Also the id of the record after
+    /// The ids of at most `max` records from `first` on, free ones included. Also the id of the record after
     /// them, if there is one.
     pub(crate) fn ids(
         &self,
         first: ConnId,
-        most: usize,
+        max: usize,
     ) -> (impl Iterator<Item = ConnId> + use<>, Option<ConnId>) {
         let highest = self.lines.highest();
-        let end = first.number().saturating_add(u32::try_from(most).unwrap_or(u32::MAX)).min(highest + 1);
+        let end = first.number().saturating_add(u32::try_from(max).unwrap_or(u32::MAX)).min(highest + 1);
         let next = ConnId::new(end).filter(|_| end <= highest);
         ((first.number()..end).filter_map(ConnId::new), next)
     }

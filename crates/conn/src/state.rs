@@ -17,7 +17,7 @@ impl Direction {
     /// The other direction.
     #[inline]
     #[must_use]
-    pub fn turned(self) -> Direction {
+    pub fn opposite(self) -> Direction {
         match self {
             Direction::Forward => Direction::Reply,
             Direction::Reply => Direction::Forward,
@@ -190,8 +190,8 @@ mod tests {
         }
         for (place, direction) in Direction::ALL.into_iter().enumerate() {
             assert_eq!(direction as usize, place);
-            assert_eq!(direction.turned().turned(), direction);
-            assert_ne!(direction.turned(), direction);
+            assert_eq!(direction.opposite().opposite(), direction);
+            assert_ne!(direction.opposite(), direction);
         }
         for (place, kind) in Invalid::ALL.into_iter().enumerate() {
             assert_eq!(kind as usize, place);

@@ -10,10 +10,10 @@ mod epochs;
 mod expiry;
 mod folding;
 mod follow;
+mod offloaded;
 mod quick;
 mod reclaim;
 mod room;
-mod unseen;
 
 use self::epochs::Epochs;
 use crate::alloc_error::AllocError;
@@ -65,7 +65,7 @@ pub struct ConnectionTable {
     max: usize,
     /// After memory ran out: the number of connections at that time, and the time at which allocation is
     /// tried again.
-    enough: Option<(usize, u64)>,
+    allocation_limit: Option<(usize, u64)>,
     limits: StateTimeouts,
     pickup: Pickup,
     /// The latest time that was passed. Time does not go back.
@@ -74,12 +74,12 @@ pub struct ConnectionTable {
     idle_ms: u64,
     /// Whether the last call of [`ConnectionTable::advance`] reached its limit before it had checked all due
     /// connections, or a sweep has not ended.
-    behind: bool,
+    is_behind: bool,
     /// Where to continue re-checking connections after timeouts were shortened.
     sweep: Option<ConnId>,
     /// Packets of connections may have been missed before this time: see [`ConnectionTable::resync`].
     resync_ms: Option<u64>,
-    /// The epoch for which verdicts may be known; 0 while none may be known.
+    /// The epoch for which verdicts may be cached; 0 while none may be cached.
     epoch: u16,
     epochs: Epochs,
     /// The connections with counts that are not folded yet, each once.
@@ -98,12 +98,12 @@ impl ConnectionTable {
             ghosts: Ghosts::new(),
             len: 0,
             max: 1_000_000,
-            enough: None,
+            allocation_limit: None,
             limits: StateTimeouts::new(Timeouts::default()),
             pickup: Pickup::Loose,
             now_ms: 0,
             idle_ms: 0,
-            behind: false,
+            is_behind: false,
             sweep: None,
             resync_ms: None,
             epoch: 0,
@@ -115,7 +115,7 @@ impl ConnectionTable {
     /// Changes the table's settings. A lower `max` ends no connection at once: closed and half-open
     /// connections are evicted when new ones arrive.
     pub fn configure(&mut self, max: usize, timeouts: Timeouts, pickup: Pickup) {
-        self.max = max.min(links::MOST);
+        self.max = max.min(links::MAX_RECORDS);
         self.pickup = pickup;
         if *self.limits.timeouts() != timeouts {
             self.limits = StateTimeouts::new(timeouts);
@@ -141,7 +141,7 @@ impl ConnectionTable {
 
     fn find_hashed(&self, hash: u64, tuple: &Tuple) -> Option<(ConnId, Direction)> {
         let found = self.index.find(hash, |entry| {
-            member(entry).is_some_and(|(id, direction)| self.slab.record(id).is(tuple, direction))
+            member(entry).is_some_and(|(id, direction)| self.slab.record(id).matches(tuple, direction))
         });
         found.and_then(member)
     }
@@ -169,29 +169,29 @@ impl ConnectionTable {
         let blocks = count.div_ceil(BLOCK);
         for step in 0..blocks + 2 {
             if step < blocks {
-                for at in block(step) {
-                    hashes[at] = self.hasher.hash(&tuples[at]);
-                    buckets[at] = self.index.first(hashes[at]);
-                    prefetch(buckets[at]);
+                for index in block(step) {
+                    hashes[index] = self.hasher.hash(&tuples[index]);
+                    buckets[index] = self.index.first(hashes[index]);
+                    prefetch(buckets[index]);
                 }
             }
             if let Some(second) = step.checked_sub(1).filter(|second| *second < blocks) {
-                for at in block(second) {
-                    likely[at] = buckets[at].likely(hashes[at]);
-                    if let Some((id, _)) = member(likely[at]) {
+                for index in block(second) {
+                    likely[index] = buckets[index].likely(hashes[index]);
+                    if let Some((id, _)) = member(likely[index]) {
                         self.slab.prefetch(id);
                     }
                 }
             }
             if let Some(third) = step.checked_sub(2) {
-                for at in block(third) {
-                    let tuple = &tuples[at];
-                    found[at] = match member(likely[at]) {
-                        Some((id, direction)) if self.slab.record(id).is(tuple, direction) => {
+                for index in block(third) {
+                    let tuple = &tuples[index];
+                    found[index] = match member(likely[index]) {
+                        Some((id, direction)) if self.slab.record(id).matches(tuple, direction) => {
                             Some((id, direction))
                         }
-                        None if likely[at] == ABSENT && is_all_in_buckets => None,
-                        _ => self.find_hashed(hashes[at], tuple),
+                        None if likely[index] == ABSENT && is_all_in_buckets => None,
+                        _ => self.find_hashed(hashes[index], tuple),
                     };
                 }
             }
@@ -203,14 +203,14 @@ impl ConnectionTable {
     #[inline]
     pub fn prefetch(&self, forward: &Tuple, reply: &Tuple) {
         prefetch(self.index.first(self.hasher.hash(reply)));
-        if self.ghosts.are_there(self.now_ms) {
+        if self.ghosts.may_exist(self.now_ms) {
             self.ghosts.prefetch(self.hasher.hash(forward));
         }
     }
 
     /// Prefetches the slots of `count` new connections, and returns their ids. Also prefetches what the
     /// eviction of connections for them reads.
-    pub fn prefetch_places(&self, count: usize, owner: &impl TableOwner) -> impl Iterator<Item = ConnId> {
+    pub fn prefetch_slots(&self, count: usize, owner: &impl TableOwner) -> impl Iterator<Item = ConnId> {
         if self.len + count > self.max {
             self.prefetch_victims(count, owner);
         }
@@ -224,17 +224,17 @@ impl ConnectionTable {
         now_ms: u64,
         forward: Tuple,
         reply: Tuple,
-        signal: Option<&TrackedHeader>,
+        header: Option<&TrackedHeader>,
         owner: &mut impl TableOwner,
     ) -> Result<ConnId, InsertError> {
         self.now_ms = self.now_ms.max(now_ms);
         let forward = forward.storable();
         let reply = reply.like(&forward);
         let hashes = self.free_keys([&forward, &reply])?;
-        let (tracker, state) = self.begin(forward.proto, signal).map_err(InsertError::Invalid)?;
+        let (tracker, state) = self.begin(forward.proto, header).map_err(InsertError::Invalid)?;
         self.make_room(owner)?;
         let is_retransmitted = self.ghosts.is_retransmitted(hashes[0], self.now_ms);
-        self.keep(hashes, Connection::new(self.now_ms, [&forward, &reply], state, tracker), is_retransmitted)
+        self.store(hashes, Connection::new(self.now_ms, [&forward, &reply], state, tracker), is_retransmitted)
     }
 
     /// Restores a connection of another table from its [`Connection::snapshot`]. Closed and half-open
@@ -242,20 +242,24 @@ impl ConnectionTable {
     pub fn restore(
         &mut self,
         now_ms: u64,
-        was: &ConnectionSnapshot,
+        snapshot: &ConnectionSnapshot,
         owner: &mut impl TableOwner,
     ) -> Result<ConnId, InsertError> {
         self.now_ms = self.now_ms.max(now_ms);
-        let [forward, reply] = was.tuples;
+        let [forward, reply] = snapshot.tuples;
         let tuples = [forward.storable(), reply.like(&forward)];
         let hashes = self.free_keys(tuples.each_ref())?;
         self.make_room(owner)?;
-        self.keep(hashes, Connection::restored(self.now_ms, &ConnectionSnapshot { tuples, ..*was }), false)
+        self.store(
+            hashes,
+            Connection::restored(self.now_ms, &ConnectionSnapshot { tuples, ..*snapshot }),
+            false,
+        )
     }
 
     /// Whether a connection of another table would have timed out in this one.
-    pub fn would_have_timed_out(&self, was: &ConnectionSnapshot) -> bool {
-        was.idle_ms > self.limits.ms(was.tuples[0].proto, was.state)
+    pub fn would_have_timed_out(&self, snapshot: &ConnectionSnapshot) -> bool {
+        snapshot.idle_ms > self.limits.ms(snapshot.tuples[0].proto, snapshot.state)
     }
 
     /// The hashes of these tuples, if no connection has them.
@@ -265,7 +269,7 @@ impl ConnectionTable {
         if taken { Err(InsertError::Taken) } else { Ok(hashes) }
     }
 
-    fn keep(
+    fn store(
         &mut self,
         hashes: [u64; 2],
         connection: Connection,
@@ -281,7 +285,7 @@ impl ConnectionTable {
                 self.index.remove(hashes[0], entry(id, Direction::Forward));
                 self.slab.remove(id);
                 return Err(match why {
-                    IndexError::Crowded => InsertError::Full,
+                    IndexError::StashFull => InsertError::Full,
                     IndexError::NoMemory => self.no_memory(),
                 });
             }
@@ -454,8 +458,8 @@ impl ConnectionTable {
     /// # Panics
     /// As [`ConnectionTable::get`].
     #[inline]
-    pub fn note_arrival(&mut self, id: ConnId, direction: Direction, port: PortId) {
-        self.slab.cold_mut(id).note_arrival(direction, port);
+    pub fn record_arrival(&mut self, id: ConnId, direction: Direction, port: PortId) {
+        self.slab.cold_mut(id).record_arrival(direction, port);
     }
 
     /// Milliseconds until a connection times out if no packet comes.
@@ -522,15 +526,15 @@ impl ConnectionTable {
             + self.ghosts.memory()
     }
 
-    /// Visits the connections among at most `most` records from `first` on. Returns the id to continue with,
+    /// Visits the connections among at most `max` records from `first` on. Returns the id to continue with,
     /// or `None` at the end. A connection that exists from the first call to the last is visited once.
     pub fn scan(
         &self,
         first: ConnId,
-        most: usize,
+        max: usize,
         each: &mut dyn FnMut(ConnId, &Connection),
     ) -> Option<ConnId> {
-        let (ids, next) = self.slab.ids(first, most);
+        let (ids, next) = self.slab.ids(first, max);
         for id in ids {
             if let Some(connection) = self.slab.live(id) {
                 each(id, &connection);

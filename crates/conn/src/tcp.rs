@@ -14,7 +14,7 @@
 //! end sends are invalid too.
 //!
 //! The policy decides whether invalid segments pass (`set conn invalid`). Some segments are
-//! [noted](TcpOutcome::Noted), as in Linux's conntrack (`TCP_CONNTRACK_IGNORE`). By these segments, the ends
+//! [noted](TrackOutcome::Noted), as in Linux's conntrack (`TCP_CONNTRACK_IGNORE`). By these segments, the ends
 //! find out that only one of them still has a connection (RFC 5961 section 4, RFC 9293 sections 3.5.1 and
 //! 3.10.7.3):
 //!
@@ -75,13 +75,13 @@ impl TcpSegment {
     }
 
     fn scale(&self) -> u8 {
-        self.window_scale.unwrap_or(0).min(LARGEST_SCALE)
+        self.window_scale.unwrap_or(0).min(MAX_SCALE)
     }
 }
 
 /// The effect of a packet on its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TcpOutcome {
+pub enum TrackOutcome {
     /// The connection changes to this state.
     Moves(ConnState),
     /// The connection stays in its state.
@@ -96,18 +96,18 @@ pub enum TcpOutcome {
     Reopens,
 }
 
-const OUT_OF_WINDOW: TcpOutcome = TcpOutcome::Invalid(Invalid::OutOfWindow);
+const OUT_OF_WINDOW: TrackOutcome = TrackOutcome::Invalid(Invalid::OutOfWindow);
 
 /// Whether an end sends this combination of flags: one of those that Linux accepts (`tcp_valid_flags` in
 /// nf_conntrack_proto_tcp.c). PSH and the flags of congestion control may accompany all of them.
-fn are_sent(flags: u8) -> bool {
-    const SENT: [u8; 9] =
+fn are_valid(flags: u8) -> bool {
+    const VALID: [u8; 9] =
         [SYN, SYN | URG, SYN | ACK, RST, RST | ACK, FIN | ACK, FIN | ACK | URG, ACK, ACK | URG];
     const BITS: u64 = {
-        let (mut bits, mut at) = (0, 0);
-        while at < SENT.len() {
-            bits |= 1 << SENT[at];
-            at += 1;
+        let (mut bits, mut index) = (0, 0);
+        while index < VALID.len() {
+            bits |= 1 << VALID[index];
+            index += 1;
         }
         bits
     };
@@ -115,29 +115,29 @@ fn are_sent(flags: u8) -> bool {
 }
 
 /// RFC 7323 section 2.3: larger shifts are treated as this one.
-const LARGEST_SCALE: u8 = 14;
+const MAX_SCALE: u8 = 14;
 
 /// The maximum age of acknowledgements is at least this number of octets, however small windows are (van
 /// Rooij's constant).
-const LEAST_ACK_WINDOW: u32 = 66_000;
+const MIN_ACK_WINDOW: u32 = 66_000;
 
-/// Notes of an end: the bits of its window scale.
+/// Flags of an end: the bits of its window scale.
 const SCALE: u8 = 0x0f;
-/// Note of an end: `end` is valid. It is what the end sent or, if no segment of this end was seen, what the
+/// Flag of an end: `snd_nxt` is valid. It is what the end sent or, if no segment of this end was seen, what the
 /// other end acknowledged.
 pub(crate) const SENT: u8 = 0x10;
-/// Note of an end: `ack` is valid.
+/// Flag of an end: `ack` is valid.
 pub(crate) const ACKED: u8 = 0x20;
-/// Note of an end: its FIN was seen, and `end` is after it.
+/// Flag of an end: its FIN was seen, and `snd_nxt` is after it.
 const FINISHED: u8 = 0x40;
-/// Note of an end, until the handshake is over: its SYN carried data, which need not be acknowledged with the
+/// Flag of an end, until the handshake is over: its SYN carried data, which need not be acknowledged with the
 /// SYN (RFC 7413).
 const EARLY_DATA: u8 = 0x80;
-/// Note of the responder, in SYN-SENT: its answer to the SYN had the acknowledgement `ack`, which does not
+/// Flag of the responder, in SYN-SENT: its answer to the SYN had the acknowledgement `ack`, which does not
 /// acknowledge the SYN.
 const CHALLENGED: u8 = 0x40;
-/// Note of the initiator, once the handshake is over: the sequence numbers of both ends are set again, see
-/// [`TcpTracker::resume`].
+/// Flag of the initiator, once the handshake is over: the sequence numbers of both ends are set again, see
+/// [`ConnTracker::resume`].
 const RESUMES: u8 = 0x80;
 
 /// The tracking state of both ends of a TCP connection or an SCTP association (`sctp`); the initiator's
@@ -146,21 +146,21 @@ const RESUMES: u8 = 0x80;
 /// Packed, since a connection's record has 22 bytes for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, packed(2))]
-pub struct TcpTracker {
+pub struct ConnTracker {
     /// The number after the highest one that the end sent.
-    pub(crate) end: [u32; 2],
+    pub(crate) snd_nxt: [u32; 2],
     /// The highest number that the end acknowledged.
     pub(crate) ack: [u32; 2],
     /// The largest window that the end announced, shifted right by its scale.
     pub(crate) window: [u16; 2],
-    /// Window scale and notes of the end.
-    pub(crate) notes: [u8; 2],
+    /// Window scale and flags of the end.
+    pub(crate) end_flags: [u8; 2],
 }
 
 const FORWARD: usize = Direction::Forward as usize;
 const REPLY: usize = Direction::Reply as usize;
 
-impl TcpTracker {
+impl ConnTracker {
     /// Starts tracking with the first segment that was seen.
     ///
     /// # Errors
@@ -170,16 +170,16 @@ impl TcpTracker {
     /// - It is a RST, a FIN or a SYN-ACK, which do not show how the stream continues. Linux's conntrack
     ///   accepts none of them either.
     /// - Its combination of flags is invalid.
-    pub fn open(segment: &TcpSegment, pickup: Pickup) -> Result<(TcpTracker, ConnState), Invalid> {
+    pub fn open(segment: &TcpSegment, pickup: Pickup) -> Result<(ConnTracker, ConnState), Invalid> {
         match (segment.flags & (SYN | ACK | RST | FIN), pickup) {
             (SYN, _) => {
-                let mut tracker = TcpTracker::default();
-                tracker.take_syn(FORWARD, segment);
+                let mut tracker = ConnTracker::default();
+                tracker.record_syn(FORWARD, segment);
                 Ok((tracker, ConnState::SynSent))
             }
             (_, Pickup::Strict) => Err(Invalid::NotSyn),
-            _ if !are_sent(segment.flags) => Err(Invalid::BadFlags),
-            (ACK, Pickup::Loose) => Ok((TcpTracker::picked_up(segment), ConnState::Unreplied)),
+            _ if !are_valid(segment.flags) => Err(Invalid::BadFlags),
+            (ACK, Pickup::Loose) => Ok((ConnTracker::picked_up(segment), ConnState::Unreplied)),
             (_, Pickup::Loose) => Err(Invalid::NotSyn),
         }
     }
@@ -188,43 +188,45 @@ impl TcpTracker {
     pub fn to_bytes(self) -> [u8; 22] {
         let mut bytes = [0; 22];
         for side in [FORWARD, REPLY] {
-            bytes[4 * side..][..4].copy_from_slice(&self.end[side].to_be_bytes());
+            bytes[4 * side..][..4].copy_from_slice(&self.snd_nxt[side].to_be_bytes());
             bytes[8 + 4 * side..][..4].copy_from_slice(&self.ack[side].to_be_bytes());
             bytes[16 + 2 * side..][..2].copy_from_slice(&self.window[side].to_be_bytes());
-            bytes[20 + side] = self.notes[side];
+            bytes[20 + side] = self.end_flags[side];
         }
         bytes
     }
 
-    /// Reverses [`TcpTracker::to_bytes`].
-    pub fn from_bytes(bytes: [u8; 22]) -> TcpTracker {
-        let long = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        let short = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
-        let notes = |at: usize| bytes[at] & !SCALE | (bytes[at] & SCALE).min(LARGEST_SCALE);
-        TcpTracker {
-            end: [long(0), long(4)],
+    /// Reverses [`ConnTracker::to_bytes`].
+    pub fn from_bytes(bytes: [u8; 22]) -> ConnTracker {
+        let long = |offset: usize| {
+            u32::from_be_bytes([bytes[offset], bytes[offset + 1], bytes[offset + 2], bytes[offset + 3]])
+        };
+        let short = |offset: usize| u16::from_be_bytes([bytes[offset], bytes[offset + 1]]);
+        let end_flags = |offset: usize| bytes[offset] & !SCALE | (bytes[offset] & SCALE).min(MAX_SCALE);
+        ConnTracker {
+            snd_nxt: [long(0), long(4)],
             ack: [long(8), long(12)],
             window: [short(16), short(18)],
-            notes: [notes(20), notes(21)],
+            end_flags: [end_flags(20), end_flags(21)],
         }
     }
 
-    /// The window scale and the notes of an end.
-    pub(crate) fn notes_of(&self, side: usize) -> (u8, u8) {
-        (self.notes[side] & SCALE, self.notes[side] & !SCALE)
+    /// The window scale and the flags of an end.
+    pub(crate) fn scale_and_flags(&self, side: usize) -> (u8, u8) {
+        (self.end_flags[side] & SCALE, self.end_flags[side] & !SCALE)
     }
 
     /// A tracker without any information, which accepts the first segment of each end.
-    pub(crate) fn blank() -> TcpTracker {
-        TcpTracker { notes: [LARGEST_SCALE; 2], ..TcpTracker::default() }
+    pub(crate) fn blank() -> ConnTracker {
+        ConnTracker { end_flags: [MAX_SCALE; 2], ..ConnTracker::default() }
     }
 
     /// The tracker of a connection in mid-flow. The window scales are unknown, and assumed to be the largest.
-    fn picked_up(segment: &TcpSegment) -> TcpTracker {
-        let mut tracker = TcpTracker::blank();
-        tracker.take(FORWARD, segment);
-        tracker.end[REPLY] = segment.ack;
-        tracker.note(REPLY, SENT);
+    fn picked_up(segment: &TcpSegment) -> ConnTracker {
+        let mut tracker = ConnTracker::blank();
+        tracker.record(FORWARD, segment);
+        tracker.snd_nxt[REPLY] = segment.ack;
+        tracker.set_flag(REPLY, SENT);
         tracker
     }
 
@@ -233,69 +235,73 @@ impl TcpTracker {
     /// connection's state.
     ///
     /// Returns false for any other segment, and for one out of window. Then nothing has changed, and
-    /// [`TcpTracker::segment`] decides.
+    /// [`ConnTracker::segment`] decides.
     #[inline(always)]
-    pub(crate) fn goes_on(&mut self, direction: Direction, segment: impl Fn() -> TcpSegment) -> bool {
+    pub(crate) fn track_ordinary(&mut self, direction: Direction, segment: impl Fn() -> TcpSegment) -> bool {
         const BOTH_KNOWN: u16 = u16::from_ne_bytes([SENT | ACKED; 2]);
-        const NOTES: u16 = u16::from_ne_bytes([!SCALE; 2]);
-        if u16::from_ne_bytes(self.notes) & NOTES != BOTH_KNOWN {
-            return self.goes_on_half_known(direction, segment);
+        const FLAGS: u16 = u16::from_ne_bytes([!SCALE; 2]);
+        if u16::from_ne_bytes(self.end_flags) & FLAGS != BOTH_KNOWN {
+            return self.track_ordinary_slow(direction, segment);
         }
-        // Does what `is_in_window` and `take` do, with few branches.
-        let (from, to, segment) = (direction as usize, 1 - direction as usize, segment());
-        let (end, expected) = (Seq(self.end[from]), Seq(self.ack[to]));
-        let announced = self.announced(to);
+        // Does what `is_in_window` and `record` do, with few branches.
+        let (sender, receiver, segment) = (direction as usize, 1 - direction as usize, segment());
+        let (end, expected) = (Seq(self.snd_nxt[sender]), Seq(self.ack[receiver]));
+        let announced = self.announced(receiver);
         let ends = Seq(segment.seq) + segment.payload;
-        let (ack, before) = (Seq(segment.ack), Seq(self.ack[from]));
-        let window = self.window[from].max(segment.window);
-        let age = (u32::from(window) << (self.notes[from] & SCALE)).max(LEAST_ACK_WINDOW);
-        let goes_on = (segment.flags & (SYN | FIN | RST | ACK) == ACK)
+        let (ack, before) = (Seq(segment.ack), Seq(self.ack[sender]));
+        let window = self.window[sender].max(segment.window);
+        let age = (u32::from(window) << (self.end_flags[sender] & SCALE)).max(MIN_ACK_WINDOW);
+        let is_ordinary = (segment.flags & (SYN | FIN | RST | ACK) == ACK)
             & ((ends.distance(end - announced) >= -1) | (ends.distance(expected) >= -1))
             & (Seq(segment.seq).distance(expected) <= announced as i32)
-            & (self.end[to].wrapping_sub(segment.ack) <= age);
-        if goes_on {
-            self.end[from] = if ends.after(end) { ends.0 } else { end.0 };
-            self.ack[from] = if ack.after(before) { ack.0 } else { before.0 };
-            self.window[from] = window;
+            & (self.snd_nxt[receiver].wrapping_sub(segment.ack) <= age);
+        if is_ordinary {
+            self.snd_nxt[sender] = if ends.after(end) { ends.0 } else { end.0 };
+            self.ack[sender] = if ack.after(before) { ack.0 } else { before.0 };
+            self.window[sender] = window;
         }
-        goes_on
+        is_ordinary
     }
 
-    /// [`TcpTracker::goes_on`] for a connection of which some numbers are not known, or of which an end has
+    /// [`ConnTracker::track_ordinary`] for a connection of which some numbers are not known, or of which an end has
     /// finished.
     #[inline(never)]
-    fn goes_on_half_known(&mut self, direction: Direction, segment: impl Fn() -> TcpSegment) -> bool {
-        let (from, segment) = (direction as usize, segment());
-        let goes_on = segment.flags & (SYN | FIN | RST | ACK) == ACK
-            && (self.notes[0] | self.notes[1]) & (FINISHED | RESUMES) == 0
-            && self.is_in_window(from, &segment);
-        if goes_on {
-            self.push_end(from, segment.end());
-            self.take_ack(from, &segment);
+    fn track_ordinary_slow(&mut self, direction: Direction, segment: impl Fn() -> TcpSegment) -> bool {
+        let (sender, segment) = (direction as usize, segment());
+        let is_ordinary = segment.flags & (SYN | FIN | RST | ACK) == ACK
+            && (self.end_flags[0] | self.end_flags[1]) & (FINISHED | RESUMES) == 0
+            && self.is_in_window(sender, &segment);
+        if is_ordinary {
+            self.advance_snd_nxt(sender, segment.end());
+            self.record_ack(sender, &segment);
         }
-        goes_on
+        is_ordinary
     }
 
     /// Checks a segment of a connection in a state, and tracks it if it is valid.
-    pub fn segment(&mut self, state: ConnState, direction: Direction, segment: &TcpSegment) -> TcpOutcome {
-        let from = direction as usize;
-        if !are_sent(segment.flags) {
-            return TcpOutcome::Invalid(Invalid::BadFlags);
+    pub fn segment(&mut self, state: ConnState, direction: Direction, segment: &TcpSegment) -> TrackOutcome {
+        let sender = direction as usize;
+        if !are_valid(segment.flags) {
+            return TrackOutcome::Invalid(Invalid::BadFlags);
         }
         if segment.has(RST) {
-            return self.reset(state, from, segment);
+            return self.reset(state, sender, segment);
         }
         if segment.has(SYN) {
             let answers = segment.has(ACK);
-            return if answers { self.syn_ack(state, from, segment) } else { self.syn(state, from, segment) };
+            return if answers {
+                self.syn_ack(state, sender, segment)
+            } else {
+                self.syn(state, sender, segment)
+            };
         }
         match state {
-            ConnState::SynSent => self.early(from, segment),
+            ConnState::SynSent => self.segment_before_syn_ack(sender, segment),
             _ if self.resumes(state) => self.resume(state, direction, segment),
-            _ if !self.is_in_window(from, segment) => OUT_OF_WINDOW,
+            _ if !self.is_in_window(sender, segment) => OUT_OF_WINDOW,
             _ => {
-                self.take(from, segment);
-                self.moved(state, from)
+                self.record(sender, segment);
+                self.transition(state, sender)
             }
         }
     }
@@ -311,32 +317,32 @@ impl TcpTracker {
         state: ConnState,
         direction: Direction,
         segment: &TcpSegment,
-    ) -> TcpOutcome {
-        let from = direction as usize;
+    ) -> TrackOutcome {
+        let sender = direction as usize;
         if !is_past_handshake(state) || segment.flags & (SYN | RST | ACK) != ACK {
             return OUT_OF_WINDOW;
         }
         if !self.resumes(state) {
-            self.notes = self.notes.map(|notes| notes & SCALE);
-            self.note(FORWARD, RESUMES);
+            self.end_flags = self.end_flags.map(|flags| flags & SCALE);
+            self.set_flag(FORWARD, RESUMES);
         }
-        self.end[from] = segment.end().0;
-        self.ack[from] = segment.ack;
-        self.window[from] = self.window[from].max(segment.window);
-        self.note(from, SENT | ACKED);
+        self.snd_nxt[sender] = segment.end().0;
+        self.ack[sender] = segment.ack;
+        self.window[sender] = self.window[sender].max(segment.window);
+        self.set_flag(sender, SENT | ACKED);
         let known = SENT | ACKED;
         let agrees = |side: usize| {
-            let age = self.announced(side).max(LEAST_ACK_WINDOW);
-            self.notes[side] & known == known && self.acknowledges(1 - side, self.ack[side], age)
+            let age = self.announced(side).max(MIN_ACK_WINDOW);
+            self.end_flags[side] & known == known && self.acknowledges(1 - side, self.ack[side], age)
         };
         if agrees(FORWARD) && agrees(REPLY) {
-            self.notes[FORWARD] &= !RESUMES;
+            self.end_flags[FORWARD] &= !RESUMES;
         }
-        TcpOutcome::Stays
+        TrackOutcome::Stays
     }
 
     fn resumes(&self, state: ConnState) -> bool {
-        is_past_handshake(state) && self.is(FORWARD, RESUMES)
+        is_past_handshake(state) && self.has_flag(FORWARD, RESUMES)
     }
 
     /// RFC 5961 section 3.2: a RST is accepted only with the number that its receiver expects. That is the
@@ -344,90 +350,94 @@ impl TcpTracker {
     /// sent. In SYN-SENT, a RST of the responder must acknowledge the SYN (RFC 9293 section 3.5.2). A RST by
     /// which the initiator answers a challenge ends the responder's old connection, not the new one: the
     /// initiator then retransmits its SYN.
-    fn reset(&self, state: ConnState, from: usize, segment: &TcpSegment) -> TcpOutcome {
-        let to = 1 - from;
+    fn reset(&self, state: ConnState, sender: usize, segment: &TcpSegment) -> TrackOutcome {
+        let receiver = 1 - sender;
         let awaited = match state {
-            ConnState::SynSent if from == REPLY => segment.has(ACK) && segment.ack == self.end[to],
-            ConnState::SynSent if self.is(to, CHALLENGED) && segment.seq == self.ack[to] => {
-                return TcpOutcome::Noted;
+            ConnState::SynSent if sender == REPLY => {
+                segment.has(ACK) && segment.ack == self.snd_nxt[receiver]
+            }
+            ConnState::SynSent
+                if self.has_flag(receiver, CHALLENGED) && segment.seq == self.ack[receiver] =>
+            {
+                return TrackOutcome::Noted;
             }
             _ => {
-                (self.is(from, SENT) && segment.seq == self.end[from])
-                    || (self.is(to, ACKED) && segment.seq == self.ack[to])
+                (self.has_flag(sender, SENT) && segment.seq == self.snd_nxt[sender])
+                    || (self.has_flag(receiver, ACKED) && segment.seq == self.ack[receiver])
             }
         };
         match state {
             _ if !awaited || self.resumes(state) => OUT_OF_WINDOW,
             // TIME-WAIT must not be shortened (RFC 1337).
-            ConnState::TimeWait | ConnState::Reset => TcpOutcome::Stays,
-            _ => TcpOutcome::Moves(ConnState::Reset),
+            ConnState::TimeWait | ConnState::Reset => TrackOutcome::Stays,
+            _ => TrackOutcome::Moves(ConnState::Reset),
         }
     }
 
     /// A SYN without ACK. If it does not belong to the existing connection, it changes nothing. A receiver
     /// that still has the connection answers with an acknowledgement. Only a genuine sender of the SYN
     /// answers that with a RST (RFC 5961 section 4).
-    fn syn(&mut self, state: ConnState, from: usize, segment: &TcpSegment) -> TcpOutcome {
-        match (state, from) {
+    fn syn(&mut self, state: ConnState, sender: usize, segment: &TcpSegment) -> TrackOutcome {
+        match (state, sender) {
             // No end has the connection any more, or an end in TIME-WAIT decides by its own rules (RFC 6191,
             // RFC 9293 section 3.10.7.4).
-            (ConnState::TimeWait | ConnState::Reset, _) => TcpOutcome::Reopens,
+            (ConnState::TimeWait | ConnState::Reset, _) => TrackOutcome::Reopens,
             // The connection was picked up from a segment that was not answered, perhaps of a closed
             // connection: no end is known to have it.
-            (ConnState::Unreplied, _) => TcpOutcome::Reopens,
+            (ConnState::Unreplied, _) => TrackOutcome::Reopens,
             // The SYN was retransmitted, or the initiator has lost its earlier attempt.
             (ConnState::SynSent, FORWARD) => {
-                self.take_syn(from, segment);
-                TcpOutcome::Stays
+                self.record_syn(sender, segment);
+                TrackOutcome::Stays
             }
             // Simultaneous open (RFC 9293 section 3.5, figure 7).
             (ConnState::SynSent, _) => {
-                self.take_syn(from, segment);
-                TcpOutcome::Moves(ConnState::SynReceived)
+                self.record_syn(sender, segment);
+                TrackOutcome::Moves(ConnState::SynReceived)
             }
-            (ConnState::SynReceived, _) if self.end[from] == segment.end().0 => TcpOutcome::Stays,
+            (ConnState::SynReceived, _) if self.snd_nxt[sender] == segment.end().0 => TrackOutcome::Stays,
             // The initiator has restarted.
-            (_, FORWARD) => TcpOutcome::Noted,
+            (_, FORWARD) => TrackOutcome::Noted,
             _ => OUT_OF_WINDOW,
         }
     }
 
-    fn syn_ack(&mut self, state: ConnState, from: usize, segment: &TcpSegment) -> TcpOutcome {
-        let to = 1 - from;
-        match (state, from) {
+    fn syn_ack(&mut self, state: ConnState, sender: usize, segment: &TcpSegment) -> TrackOutcome {
+        let receiver = 1 - sender;
+        match (state, sender) {
             (ConnState::SynSent, REPLY) => {
-                let early_data = if self.is(to, EARLY_DATA) { u32::from(u16::MAX) } else { 0 };
-                if !self.acknowledges(to, segment.ack, early_data) {
+                let early_data = if self.has_flag(receiver, EARLY_DATA) { u32::from(u16::MAX) } else { 0 };
+                if !self.acknowledges(receiver, segment.ack, early_data) {
                     return self.challenge(segment);
                 }
-                self.take_syn(from, segment);
+                self.record_syn(sender, segment);
                 self.agree_on_scales(segment);
-                self.take_ack(from, segment);
-                TcpOutcome::Moves(ConnState::SynReceived)
+                self.record_ack(sender, segment);
+                TrackOutcome::Moves(ConnState::SynReceived)
             }
             (ConnState::SynSent, _) => OUT_OF_WINDOW,
             // The sender knows the number of the initiator's SYN, which it acknowledges. The sender of an
             // earlier SYN from this side may not have known it, so this SYN-ACK replaces that SYN.
             (ConnState::SynReceived, REPLY)
-                if segment.ack == self.end[to] && !self.is_in_window(from, segment) =>
+                if segment.ack == self.snd_nxt[receiver] && !self.is_in_window(sender, segment) =>
             {
-                self.take_syn(from, segment);
+                self.record_syn(sender, segment);
                 self.agree_on_scales(segment);
-                self.take_ack(from, segment);
-                self.moved(state, from)
+                self.record_ack(sender, segment);
+                self.transition(state, sender)
             }
             // The segment may answer a SYN that was noted. Then the responder has lost the connection too,
             // and begins another one.
-            (_, REPLY) if !self.is_in_window(from, segment) => TcpOutcome::Noted,
-            _ if !self.is_in_window(from, segment) => OUT_OF_WINDOW,
+            (_, REPLY) if !self.is_in_window(sender, segment) => TrackOutcome::Noted,
+            _ if !self.is_in_window(sender, segment) => OUT_OF_WINDOW,
             (ConnState::SynReceived, _) => {
                 self.agree_on_scales(segment);
-                self.take_ack(from, segment);
-                self.moved(state, from)
+                self.record_ack(sender, segment);
+                self.transition(state, sender)
             }
             _ => {
-                self.take(from, segment);
-                self.moved(state, from)
+                self.record(sender, segment);
+                self.transition(state, sender)
             }
         }
     }
@@ -435,75 +445,76 @@ impl TcpTracker {
     /// A segment without SYN or RST while the SYN is unreplied. From the initiator, it shows that the replies
     /// take another path. From the responder, it belongs to an earlier connection (RFC 9293 section 3.5.1,
     /// figure 9).
-    fn early(&mut self, from: usize, segment: &TcpSegment) -> TcpOutcome {
-        if from == REPLY {
+    fn segment_before_syn_ack(&mut self, sender: usize, segment: &TcpSegment) -> TrackOutcome {
+        if sender == REPLY {
             return if segment.has(FIN) { OUT_OF_WINDOW } else { self.challenge(segment) };
         }
         let begins = Seq(segment.seq);
-        if begins.within(Seq(self.end[from]) - LEAST_ACK_WINDOW, 2 * LEAST_ACK_WINDOW) {
-            self.push_end(from, segment.end());
-            return TcpOutcome::Stays;
+        if begins.within(Seq(self.snd_nxt[sender]) - MIN_ACK_WINDOW, 2 * MIN_ACK_WINDOW) {
+            self.advance_snd_nxt(sender, segment.end());
+            return TrackOutcome::Stays;
         }
         OUT_OF_WINDOW
     }
 
     /// The responder's answer does not accept the SYN. The initiator replies with a RST whose sequence number
     /// is the acknowledged number (RFC 9293 section 3.10.7.3).
-    fn challenge(&mut self, segment: &TcpSegment) -> TcpOutcome {
+    fn challenge(&mut self, segment: &TcpSegment) -> TrackOutcome {
         self.ack[REPLY] = segment.ack;
-        self.note(REPLY, CHALLENGED);
-        TcpOutcome::Noted
+        self.set_flag(REPLY, CHALLENGED);
+        TrackOutcome::Noted
     }
 
     /// Whether the responder of a connection in SYN-SENT has answered the SYN without accepting it.
     pub(crate) fn is_challenged(&self) -> bool {
-        self.is(REPLY, CHALLENGED)
+        self.has_flag(REPLY, CHALLENGED)
     }
 
     /// The state of a connection after a segment that was tracked.
-    fn moved(&mut self, state: ConnState, from: usize) -> TcpOutcome {
-        let to = 1 - from;
+    fn transition(&mut self, state: ConnState, sender: usize) -> TrackOutcome {
+        let receiver = 1 - sender;
         if state == ConnState::SynReceived {
-            self.notes = self.notes.map(|notes| notes & !EARLY_DATA);
+            self.end_flags = self.end_flags.map(|flags| flags & !EARLY_DATA);
         }
         let answered = match state {
-            ConnState::SynReceived => self.is(from, ACKED) && self.is(to, ACKED),
-            ConnState::Unreplied => from == REPLY,
+            ConnState::SynReceived => self.has_flag(sender, ACKED) && self.has_flag(receiver, ACKED),
+            ConnState::Unreplied => sender == REPLY,
             ConnState::TimeWait | ConnState::Reset => false,
             _ => true,
         };
         if !answered {
-            return TcpOutcome::Stays;
+            return TrackOutcome::Stays;
         }
-        let all_acked = self.ack[from] == self.end[to] && self.ack[to] == self.end[from];
-        let next = match (self.is(from, FINISHED), self.is(to, FINISHED)) {
+        let all_acked =
+            self.ack[sender] == self.snd_nxt[receiver] && self.ack[receiver] == self.snd_nxt[sender];
+        let next = match (self.has_flag(sender, FINISHED), self.has_flag(receiver, FINISHED)) {
             (false, false) => ConnState::Established,
             (true, true) if all_acked => ConnState::TimeWait,
             (true, true) => ConnState::Closing,
             _ => ConnState::FinWait,
         };
-        if next == state { TcpOutcome::Stays } else { TcpOutcome::Moves(next) }
+        if next == state { TrackOutcome::Stays } else { TrackOutcome::Moves(next) }
     }
 
     /// Records that an end has sent `len` bytes from `seq` on, in a segment that was in window. If `seq` is
     /// beyond the receiver's window, nothing is recorded.
     pub(crate) fn extend_sent(&mut self, direction: Direction, seq: u32, len: u32) {
-        let (from, to) = (direction as usize, 1 - direction as usize);
-        let expected = if self.is(to, ACKED) { self.ack[to] } else { self.end[from] };
+        let (sender, receiver) = (direction as usize, 1 - direction as usize);
+        let expected = if self.has_flag(receiver, ACKED) { self.ack[receiver] } else { self.snd_nxt[sender] };
         let far = Seq(seq).distance(Seq(expected));
-        if self.is(from, SENT) && far <= self.announced(to) as i32 {
-            self.push_end(from, Seq(seq) + len);
+        if self.has_flag(sender, SENT) && far <= self.announced(receiver) as i32 {
+            self.advance_snd_nxt(sender, Seq(seq) + len);
         }
     }
 
     /// Whether a segment is in the window of its sender and its receiver. Unknown bounds are not checked.
     #[inline(always)]
-    fn is_in_window(&self, from: usize, segment: &TcpSegment) -> bool {
-        let to = 1 - from;
-        let announced = self.announced(to);
-        if self.is(from, SENT) {
-            let end = Seq(self.end[from]);
-            let expected = if self.is(to, ACKED) { Seq(self.ack[to]) } else { end };
+    fn is_in_window(&self, sender: usize, segment: &TcpSegment) -> bool {
+        let receiver = 1 - sender;
+        let announced = self.announced(receiver);
+        if self.has_flag(sender, SENT) {
+            let end = Seq(self.snd_nxt[sender]);
+            let expected = if self.has_flag(receiver, ACKED) { Seq(self.ack[receiver]) } else { end };
             // Unacknowledged data may be retransmitted, and a keep-alive is one byte below it (RFC 1122
             // section 4.2.3.6).
             let ends = segment.end();
@@ -513,43 +524,44 @@ impl TcpTracker {
             if Seq(segment.seq).distance(expected) > announced as i32 {
                 return false;
             }
-        } else if self.is(to, ACKED) {
-            let far = Seq(segment.seq).distance(Seq(self.ack[to])).unsigned_abs();
-            if far > announced.max(LEAST_ACK_WINDOW) {
+        } else if self.has_flag(receiver, ACKED) {
+            let far = Seq(segment.seq).distance(Seq(self.ack[receiver])).unsigned_abs();
+            if far > announced.max(MIN_ACK_WINDOW) {
                 return false;
             }
         }
-        let announces = self.announced(from).max(u32::from(segment.window) << (self.notes[from] & SCALE));
-        self.acknowledges(to, segment.ack, announces.max(LEAST_ACK_WINDOW))
+        let announces =
+            self.announced(sender).max(u32::from(segment.window) << (self.end_flags[sender] & SCALE));
+        self.acknowledges(receiver, segment.ack, announces.max(MIN_ACK_WINDOW))
     }
 
     /// Whether a number acknowledges what an end sent, and is at most `age` octets behind the end's highest
     /// number.
-    fn acknowledges(&self, to: usize, ack: u32, age: u32) -> bool {
-        let behind = Seq(self.end[to]).distance(Seq(ack));
-        !self.is(to, SENT) || (0..=age as i32).contains(&behind)
+    fn acknowledges(&self, data_sender: usize, ack: u32, age: u32) -> bool {
+        let behind = Seq(self.snd_nxt[data_sender]).distance(Seq(ack));
+        !self.has_flag(data_sender, SENT) || (0..=age as i32).contains(&behind)
     }
 
     /// The largest window that an end announced, in octets: less than 2^30.
     fn announced(&self, side: usize) -> u32 {
-        u32::from(self.window[side]) << (self.notes[side] & SCALE)
+        u32::from(self.window[side]) << (self.end_flags[side] & SCALE)
     }
 
-    fn is(&self, side: usize, note: u8) -> bool {
-        self.notes[side] & note != 0
+    fn has_flag(&self, side: usize, flag: u8) -> bool {
+        self.end_flags[side] & flag != 0
     }
 
-    fn note(&mut self, side: usize, note: u8) {
-        self.notes[side] |= note;
+    fn set_flag(&mut self, side: usize, flag: u8) {
+        self.end_flags[side] |= flag;
     }
 
     /// Starts an end's state from its SYN. The window of a SYN is never scaled.
-    fn take_syn(&mut self, side: usize, segment: &TcpSegment) {
+    fn record_syn(&mut self, side: usize, segment: &TcpSegment) {
         let scale = segment.scale();
-        self.end[side] = segment.end().0;
+        self.snd_nxt[side] = segment.end().0;
         self.window[side] = shifted(segment.window, scale);
         let early_data = if segment.payload > 0 { EARLY_DATA } else { 0 };
-        self.notes[side] = (self.notes[side] & ACKED) | scale | SENT | early_data;
+        self.end_flags[side] = (self.end_flags[side] & ACKED) | scale | SENT | early_data;
     }
 
     /// Windows are scaled only if both SYNs have the option (RFC 7323 section 2.2). A SYN-ACK without the
@@ -560,44 +572,47 @@ impl TcpTracker {
         }
         for side in [FORWARD, REPLY] {
             self.window[side] = self.announced(side).min(u32::from(u16::MAX)) as u16;
-            self.notes[side] &= !SCALE;
+            self.end_flags[side] &= !SCALE;
         }
     }
 
     /// Tracks a valid segment.
-    fn take(&mut self, from: usize, segment: &TcpSegment) {
+    fn record(&mut self, sender: usize, segment: &TcpSegment) {
         let end = segment.end();
-        let beyond = !self.is(from, SENT) || end.after(Seq(self.end[from]));
-        self.push_end(from, end);
-        if segment.has(FIN) && end == Seq(self.end[from]) {
-            self.note(from, FINISHED);
+        let beyond = !self.has_flag(sender, SENT) || end.after(Seq(self.snd_nxt[sender]));
+        self.advance_snd_nxt(sender, end);
+        if segment.has(FIN) && end == Seq(self.snd_nxt[sender]) {
+            self.set_flag(sender, FINISHED);
         } else if beyond {
             // No end sends data after its FIN, so the earlier FIN was not from this end.
-            self.notes[from] &= !FINISHED;
+            self.end_flags[sender] &= !FINISHED;
         }
-        self.take_ack(from, segment);
+        self.record_ack(sender, segment);
     }
 
     #[inline(always)]
-    fn push_end(&mut self, from: usize, end: Seq) {
-        if !self.is(from, SENT) || end.after(Seq(self.end[from])) {
-            self.end[from] = end.0;
-            self.note(from, SENT);
+    fn advance_snd_nxt(&mut self, sender: usize, end: Seq) {
+        if !self.has_flag(sender, SENT) || end.after(Seq(self.snd_nxt[sender])) {
+            self.snd_nxt[sender] = end.0;
+            self.set_flag(sender, SENT);
         }
     }
 
     #[inline(always)]
-    fn take_ack(&mut self, from: usize, segment: &TcpSegment) {
+    fn record_ack(&mut self, sender: usize, segment: &TcpSegment) {
         if !segment.has(ACK) {
             return;
         }
-        if !self.is(from, ACKED) || Seq(segment.ack).after(Seq(self.ack[from])) {
-            self.ack[from] = segment.ack;
-            self.note(from, ACKED);
+        if !self.has_flag(sender, ACKED) || Seq(segment.ack).after(Seq(self.ack[sender])) {
+            self.ack[sender] = segment.ack;
+            self.set_flag(sender, ACKED);
         }
-        let window =
-            if segment.has(SYN) { shifted(segment.window, self.notes[from] & SCALE) } else { segment.window };
-        self.window[from] = self.window[from].max(window);
+        let window = if segment.has(SYN) {
+            shifted(segment.window, self.end_flags[sender] & SCALE)
+        } else {
+            segment.window
+        };
+        self.window[sender] = self.window[sender].max(window);
     }
 }
 

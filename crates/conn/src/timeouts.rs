@@ -104,8 +104,8 @@ mod tests {
 
     #[test]
     fn defaults_keep_the_rfcs() {
-        let of = |proto, state| timeout_s(&Timeouts::default(), proto, state);
-        let tcp = |state| of(proto::TCP, state);
+        let timeout = |proto, state| timeout_s(&Timeouts::default(), proto, state);
+        let tcp = |state| timeout(proto::TCP, state);
         assert!(tcp(ConnState::Established) >= 2 * 3600 + 4 * 60, "RFC 5382 REQ-5, established");
         for state in [
             ConnState::SynSent,
@@ -118,9 +118,9 @@ mod tests {
         }
         assert!(tcp(ConnState::Reset) >= 4 * 60, "RFC 7857 section 2.2");
         for state in [ConnState::Unreplied, ConnState::Replied] {
-            assert!(of(proto::UDP, state) >= 2 * 60, "RFC 4787 REQ-5");
+            assert!(timeout(proto::UDP, state) >= 2 * 60, "RFC 4787 REQ-5");
             for proto in [proto::ICMP, proto::ICMP6] {
-                assert!(of(proto, state) >= 60, "RFC 5508 REQ-2");
+                assert!(timeout(proto, state) >= 60, "RFC 5508 REQ-2");
             }
         }
     }

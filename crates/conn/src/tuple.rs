@@ -18,7 +18,7 @@ impl Wire {
     pub const ROUTED: Wire = Wire { port: u16::MAX, vlans: Vlans::NONE };
 
     /// The wire of a port and its peer.
-    pub fn of(port: PortId, peer: Option<PortId>) -> Wire {
+    pub fn for_port(port: PortId, peer: Option<PortId>) -> Wire {
         Wire { port: peer.map_or(port.0, |peer| peer.0.min(port.0)), vlans: Vlans::NONE }
     }
 
@@ -62,7 +62,7 @@ impl Side {
     pub const ALL: [Side; 3] = [Side::Low, Side::High, Side::Any];
 
     /// The side of a port on its wire.
-    pub fn of(port: PortId, peer: Option<PortId>) -> Side {
+    pub fn for_port(port: PortId, peer: Option<PortId>) -> Side {
         if peer.is_some_and(|peer| peer.0 < port.0) { Side::High } else { Side::Low }
     }
 
@@ -127,9 +127,9 @@ impl Tuple {
         Tuple { ports: [0, self.ports[DESTINATION]], ..self }
     }
 
-    /// The tuple with another one's ingress.
+    /// The tuple with the ingress of another one.
     #[must_use]
-    pub fn beside(self, other: &Tuple) -> Tuple {
+    pub fn with_ingress(self, other: &Tuple) -> Tuple {
         Tuple { wire: other.wire, side: other.side, ..self }
     }
 
@@ -227,8 +227,8 @@ mod tests {
 
     #[test]
     fn replies_come_in_by_the_other_port_of_a_wire() {
-        let forward = tuple(Wire::of(PortId(4), Some(PortId(2))), Side::Low);
-        let sides = [PortId(4), PortId(2)].map(|port| Side::of(port, Some(PortId(6 - port.0))));
+        let forward = tuple(Wire::for_port(PortId(4), Some(PortId(2))), Side::Low);
+        let sides = [PortId(4), PortId(2)].map(|port| Side::for_port(port, Some(PortId(6 - port.0))));
         assert_eq!((forward.wire.port, sides), (2, [Side::High, Side::Low]));
         assert_eq!((forward.reversed().side, forward.hairpinned().side), (Side::High, Side::Low));
         assert_eq!(forward.reversed().reversed(), forward);

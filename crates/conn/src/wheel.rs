@@ -1,8 +1,8 @@
 //! Expiry queues of connections.
 //!
-//! Each connection is in one queue. Connections that may be evicted (closed or half-open) are in *orders*:
-//! lists of one kind of connections, with the most recently used one at the end. So the first connection of
-//! an order is both the next to expire and the first to be evicted. The table decides which kind is evicted
+//! Each connection is in one queue. Connections that may be evicted (closed or half-open) are in *eviction
+//! lists*, each of one kind of connections, with the most recently used one at the end. So the first connection
+//! of a list is both the next to expire and the first to be evicted. The table decides which kind is evicted
 //! first (`table/room.rs`). Other connections are in the *wheel*, after Varghese and Lauck (SOSP 1987, scheme
 //! 6): a queue for each of the next 4096 seconds or so. Packets do not move connections in the wheel. When a
 //! slot comes up, a connection that was used since then moves to a later slot.
@@ -30,53 +30,53 @@ const SLOTS: u64 = 4096;
 /// nanosecond.
 pub(crate) const STEPS: usize = SLOTS as usize;
 
-/// The number of orders. All connections in an order have the same timeout.
-pub(crate) const ORDERS: usize = 11;
+/// The number of eviction lists. All connections in a list have the same timeout.
+pub(crate) const EVICTION_LISTS: usize = 11;
 
 /// The queue number of connections in the wheel.
-const WHEEL: u8 = ORDERS as u8;
+const WHEEL: u8 = EVICTION_LISTS as u8;
 
-/// Orders of unreplied connections whose first packet was not retransmitted, by protocol. They are the
+/// Eviction lists of unreplied connections whose first packet was not retransmitted, by protocol. They are the
 /// probationary segment of a segmented LRU (Karedla et al., 1994).
 pub(crate) const PROBATION: Range<u8> = 0..4;
-/// The order of TCP connections that the responder has answered and the initiator has not acknowledged.
+/// The eviction list of TCP connections that the responder has answered and the initiator has not acknowledged.
 pub(crate) const ANSWERED: Range<u8> = 4..5;
-/// Orders of half-open connections whose first packet was retransmitted as a client does, by protocol. They
+/// Eviction lists of half-open connections whose first packet was retransmitted as a client does, by protocol. They
 /// are the protected segment.
 pub(crate) const PROTECTED: Range<u8> = 5..9;
 /// All half-open connections.
 pub(crate) const HALF_OPEN: Range<u8> = PROBATION.start..PROTECTED.end;
-/// Orders of closed connections.
+/// Eviction lists of closed connections.
 pub(crate) const CLOSED: Range<u8> = 9..11;
 
-/// The queue of a connection: an order, or the wheel.
+/// The queue of a connection: an eviction list, or the wheel.
 #[inline]
-fn order_of(proto: u8, state: ConnState, is_protected: bool) -> u8 {
+fn expiry_queue(proto: u8, state: ConnState, is_protected: bool) -> u8 {
     match state {
         ConnState::TimeWait => CLOSED.start,
         ConnState::Reset => CLOSED.start + 1,
         ConnState::SynReceived if !is_protected => ANSWERED.start,
         ConnState::SynSent | ConnState::SynReceived | ConnState::Unreplied => {
-            let orders = if is_protected { PROTECTED } else { PROBATION };
-            orders.start + column(proto)
+            let lists = if is_protected { PROTECTED } else { PROBATION };
+            lists.start + column(proto)
         }
         ConnState::Established | ConnState::FinWait | ConnState::Closing | ConnState::Replied => WHEEL,
     }
 }
 
-/// Where the last search of each order for a reclaimable outside port stopped. The next search continues
-/// there, so that unsuitable connections at the front of an order do not hide those after them.
+/// Where the last search of each eviction list for a reclaimable outside port stopped. The next search continues
+/// there, so that unsuitable connections at the front of a list do not hide those after them.
 #[derive(Clone, Debug, Default)]
-pub struct ReclaimCursor(pub(crate) [Option<ConnId>; ORDERS]);
+pub struct ReclaimCursor(pub(crate) [Option<ConnId>; EVICTION_LISTS]);
 
 /// The queues of a table.
 #[derive(Debug)]
 pub(crate) struct ExpiryQueues {
-    /// First the orders, then the slots.
+    /// First the eviction lists, then the slots.
     heads: Vec<Option<ConnId>>,
-    tails: [Option<ConnId>; ORDERS],
-    /// The length of each order.
-    lengths: [usize; ORDERS],
+    tails: [Option<ConnId>; EVICTION_LISTS],
+    /// The length of each eviction list.
+    lengths: [usize; EVICTION_LISTS],
     /// The next slot to come up, counted from time zero.
     slot: u64,
 }
@@ -84,17 +84,17 @@ pub(crate) struct ExpiryQueues {
 impl ExpiryQueues {
     pub(crate) fn new() -> ExpiryQueues {
         ExpiryQueues {
-            heads: vec![None; ORDERS + SLOTS as usize],
-            tails: [None; ORDERS],
-            lengths: [0; ORDERS],
+            heads: vec![None; EVICTION_LISTS + SLOTS as usize],
+            tails: [None; EVICTION_LISTS],
+            lengths: [0; EVICTION_LISTS],
             slot: 0,
         }
     }
 
-    /// Number of connections in some orders.
+    /// Number of connections in some eviction lists.
     #[inline]
-    pub(crate) fn len(&self, orders: Range<u8>) -> usize {
-        self.lengths[usize::from(orders.start)..usize::from(orders.end)].iter().sum()
+    pub(crate) fn len(&self, lists: Range<u8>) -> usize {
+        self.lengths[usize::from(lists.start)..usize::from(lists.end)].iter().sum()
     }
 
     /// Number of half-open connections.
@@ -102,36 +102,36 @@ impl ExpiryQueues {
         self.len(HALF_OPEN)
     }
 
-    /// The first of an order, unless it is empty.
+    /// The first connection of an eviction list, unless it is empty.
     #[inline]
-    pub(crate) fn first(&self, order: u8) -> Option<ConnId> {
-        self.heads[order as usize]
+    pub(crate) fn first(&self, list: u8) -> Option<ConnId> {
+        self.heads[list as usize]
     }
 
-    /// Adds a connection that is in no queue: to the end of its order, or to the slot of `ends_ms` in the
+    /// Adds a connection that is in no queue: to the end of its eviction list, or to the slot of `ends_ms` in the
     /// wheel. A half-open connection may be protected.
     pub(crate) fn join(&mut self, slab: &mut ConnectionSlab, id: ConnId, ends_ms: u64, is_protected: bool) {
         let line = slab.line(id);
-        let order = order_of(line.proto, line.state(), is_protected);
-        slab.cold_mut(id).queue = order;
-        if order == WHEEL {
+        let queue = expiry_queue(line.proto, line.state(), is_protected);
+        slab.cold_mut(id).queue = queue;
+        if queue == WHEEL {
             // A slot comes up at its first millisecond. Rounding up prevents a check that is too early.
             let wanted = ends_ms.div_ceil(SLOT_MS);
             let slot = wanted.clamp(self.slot, self.slot + SLOTS - 1);
             return self.push_front(slab, id, slot);
         }
-        let last = self.tails[order as usize].replace(id);
-        let previous = last.map_or(Previous::head(order.into()), Previous::record);
+        let last = self.tails[queue as usize].replace(id);
+        let previous = last.map_or(Previous::head(queue.into()), Previous::record);
         slab.cold_mut(id).links = QueueLinks { previous, next: None };
         match last {
-            None => self.heads[order as usize] = Some(id),
+            None => self.heads[queue as usize] = Some(id),
             Some(last) => slab.cold_mut(last).links.next = Some(id),
         }
-        self.lengths[order as usize] += 1;
+        self.lengths[queue as usize] += 1;
     }
 
     fn push_front(&mut self, slab: &mut ConnectionSlab, id: ConnId, slot: u64) {
-        let queue = ORDERS + (slot % SLOTS) as usize;
+        let queue = EVICTION_LISTS + (slot % SLOTS) as usize;
         let next = self.heads[queue].replace(id);
         slab.cold_mut(id).links = QueueLinks { previous: Previous::head(queue), next };
         if let Some(next) = next {
@@ -142,31 +142,37 @@ impl ExpiryQueues {
     /// Removes a connection from its queue.
     pub(crate) fn leave(&mut self, slab: &mut ConnectionSlab, id: ConnId) {
         let record = slab.cold(id);
-        let (QueueLinks { previous, next }, order) = (record.links, record.queue);
+        let (QueueLinks { previous, next }, queue) = (record.links, record.queue);
         match previous.id() {
             Some(previous) => slab.cold_mut(previous).links.next = next,
             None => self.heads[previous.queue()] = next,
         }
         if let Some(next) = next {
             slab.cold_mut(next).links.previous = previous;
-        } else if order != WHEEL {
-            self.tails[order as usize] = previous.id();
+        } else if queue != WHEEL {
+            self.tails[queue as usize] = previous.id();
         }
-        if order != WHEEL {
-            self.lengths[order as usize] -= 1;
+        if queue != WHEEL {
+            self.lengths[queue as usize] -= 1;
         }
     }
 
-    /// Moves a connection in an order to the end of the order, after a valid packet. A half-open connection
+    /// Moves a connection in an eviction list to the end of the list, after a valid packet. A half-open connection
     /// becomes protected if the packet comes as late as a client's retransmission.
     #[inline]
-    pub(crate) fn used(&mut self, slab: &mut ConnectionSlab, id: ConnId, direction: Direction, now_ms: u64) {
+    pub(crate) fn refresh(
+        &mut self,
+        slab: &mut ConnectionSlab,
+        id: ConnId,
+        direction: Direction,
+        now_ms: u64,
+    ) {
         if slab.cold(id).queue != WHEEL {
-            self.used_in_order(slab, id, direction, now_ms);
+            self.refresh_in_list(slab, id, direction, now_ms);
         }
     }
 
-    fn used_in_order(&mut self, slab: &mut ConnectionSlab, id: ConnId, direction: Direction, now_ms: u64) {
+    fn refresh_in_list(&mut self, slab: &mut ConnectionSlab, id: ConnId, direction: Direction, now_ms: u64) {
         let record = slab.cold(id);
         let was_protected = PROTECTED.contains(&record.queue);
         let is_retransmitted =
@@ -201,7 +207,7 @@ impl ExpiryQueues {
         // in one of them.
         self.slot = self.slot.max((now + 1).saturating_sub(SLOTS));
         while self.slot <= now {
-            let head = self.heads[ORDERS + (self.slot % SLOTS) as usize];
+            let head = self.heads[EVICTION_LISTS + (self.slot % SLOTS) as usize];
             if head.is_some() {
                 return head;
             }
@@ -229,14 +235,17 @@ mod tests {
                 while let Some(id) = place {
                     let connection = slab.live(id).expect("only connections wait");
                     let record = slab.cold(id);
-                    assert_eq!(usize::from(record.queue), queue.min(ORDERS));
+                    assert_eq!(usize::from(record.queue), queue.min(EVICTION_LISTS));
                     let is_protected = ExpiryQueues::is_protected(slab, id);
-                    assert_eq!(record.queue, order_of(connection.proto(), connection.state, is_protected));
+                    assert_eq!(
+                        record.queue,
+                        expiry_queue(connection.proto(), connection.state, is_protected)
+                    );
                     assert_eq!(record.links.previous, previous);
                     (previous, place) = (Previous::record(id), record.links.next);
                     waiting += 1;
                 }
-                if queue < ORDERS {
+                if queue < EVICTION_LISTS {
                     assert_eq!(self.tails[queue], previous.id());
                     assert_eq!(self.lengths[queue], waiting);
                 }
@@ -251,11 +260,11 @@ mod tests {
         for proto in [proto::TCP, proto::UDP, proto::ICMP, proto::ICMP6, 47] {
             for state in ConnState::ALL {
                 for is_protected in [false, true] {
-                    let order = order_of(proto, state, is_protected);
-                    assert_eq!(HALF_OPEN.contains(&order), state.is_half_open());
-                    assert_eq!(CLOSED.contains(&order), state.is_closed());
-                    assert_eq!(PROTECTED.contains(&order), state.is_half_open() && is_protected);
-                    assert_eq!(ANSWERED.contains(&order), state == ConnState::SynReceived && !is_protected);
+                    let queue = expiry_queue(proto, state, is_protected);
+                    assert_eq!(HALF_OPEN.contains(&queue), state.is_half_open());
+                    assert_eq!(CLOSED.contains(&queue), state.is_closed());
+                    assert_eq!(PROTECTED.contains(&queue), state.is_half_open() && is_protected);
+                    assert_eq!(ANSWERED.contains(&queue), state == ConnState::SynReceived && !is_protected);
                 }
             }
         }

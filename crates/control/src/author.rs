@@ -37,11 +37,11 @@ pub(crate) struct UserNames(HashMap<u32, Option<String>>);
 
 impl UserNames {
     /// The most names that are kept.
-    const MOST: usize = 1024;
+    const MAX: usize = 1024;
 
     /// Returns the name of a user in /etc/passwd. Users of a directory service are known by their number only.
     pub(crate) fn name(&mut self, uid: u32) -> Option<String> {
-        if self.0.len() >= UserNames::MOST {
+        if self.0.len() >= UserNames::MAX {
             self.0.clear();
         }
         self.0.entry(uid).or_insert_with(|| look_up(uid)).clone()

@@ -102,11 +102,11 @@ impl ClientSlots {
         Ok(number)
     }
 
-    /// Disconnects the client that has been idle longest, of those that are evictable, if that was for `at_least` so long.
-    fn evict(&mut self, at_least: Duration, is_evictable: impl Fn(&ClientSlot) -> bool) -> bool {
+    /// Disconnects the client that has been idle longest, of those that are evictable, if it was idle for `min_idle`.
+    fn evict(&mut self, min_idle: Duration, is_evictable: impl Fn(&ClientSlot) -> bool) -> bool {
         let slots = self.taken.iter().filter(|(_, slot)| is_evictable(slot));
         let idle = slots.filter_map(|(number, slot)| Some((slot.idle_since?, *number))).min();
-        let evicted = idle.filter(|(since, _)| since.elapsed() >= at_least);
+        let evicted = idle.filter(|(since, _)| since.elapsed() >= min_idle);
         match evicted.and_then(|(_, number)| self.taken.remove(&number)) {
             Some(slot) => {
                 let _ = slot.stream.shutdown(Shutdown::Both);

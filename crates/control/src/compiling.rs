@@ -4,7 +4,7 @@
 //! daemon refuses the change and returns that policy ([`CommitError::Uncompiled`]). The thread compiles the policy
 //! without holding the daemon's lock, then tries again. Meanwhile another change may have been committed, so that the
 //! second try results in another policy. The thread keeps its [`Turn`] until its change is committed, so only changes
-//! that need no compiler, or that have the other turn, can come between. [`MOST_TRIES`] bounds the tries.
+//! that need no compiler, or that have the other turn, can come between. [`MAX_TRIES`] bounds the tries.
 
 use crate::change::CommitError;
 use crate::daemon::Daemon;
@@ -15,7 +15,7 @@ use mmb_policy::Policy;
 use std::sync::{Arc, Mutex};
 
 /// How often the patterns of one change are compiled if other changes are committed first.
-const MOST_TRIES: usize = 8;
+const MAX_TRIES: usize = 8;
 
 /// The compilations for one client, or for the daemon itself.
 pub(crate) struct PatternJobs<'a> {
@@ -70,7 +70,7 @@ impl<'a> PatternJobs<'a> {
             (Arc::clone(daemon.compiler()), Arc::clone(daemon.engine().pattern_sets()))
         };
         self.tries += 1;
-        if self.tries > MOST_TRIES {
+        if self.tries > MAX_TRIES {
             return Err(CompileError::Busy.into());
         }
         let turn = match &self.turn {

@@ -358,11 +358,11 @@ impl Daemon {
     fn publish_trial(&mut self, trial: Trial, all: &mut [(Committed, Vec<Submission>)]) {
         let is_only = trial.is_only;
         // The policy before must fit when the time is over: the bound of connections does not grow until then.
-        let most = match trial.unconfirmed {
+        let max = match trial.unconfirmed {
             Some(_) => self.engine.connection_bound(),
             None => usize::MAX,
         };
-        let refusal = match self.publish_as(trial.next, most, trial.takes_back) {
+        let refusal = match self.publish_as(trial.next, max, trial.takes_back) {
             Ok(()) => {
                 (self.version, self.unconfirmed) = (trial.version, trial.unconfirmed);
                 return;
@@ -508,14 +508,14 @@ impl Daemon {
         self.publish_as(next, usize::MAX, false)
     }
 
-    /// Publishes a policy as a whole, with at most `most` connections. The memory of one that is taken back is not checked.
-    fn publish_as(&mut self, next: Arc<Policy>, most: usize, takes_back: bool) -> Result<(), CommitError> {
+    /// Publishes a policy as a whole, with at most `max` connections. The memory of one that is taken back is not checked.
+    fn publish_as(&mut self, next: Arc<Policy>, max: usize, takes_back: bool) -> Result<(), CommitError> {
         // The check looks up the compiled patterns of streams, which the memory check needs.
         self.engine.check(&self.policy, &next).map_err(|error| uncompiled(error, &next))?;
         let bound = self.engine.connection_bound();
         let memory = if takes_back { self.kept_memory() } else { self.check_memory(&next)? };
         self.host.check(&self.policy, &next)?;
-        self.engine.bound_connections(memory.connections.min(most));
+        self.engine.bound_connections(memory.connections.min(max));
         let published = self.engine.publish(&next).inspect_err(|_| self.engine.bound_connections(bound));
         published.map_err(|error| uncompiled(error, &next))?;
         self.unchecked_rules = memory.unchecked_rules;

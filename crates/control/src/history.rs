@@ -32,13 +32,13 @@ use std::thread;
 use std::time::Duration;
 
 /// Entries that wait with their policies: two versions of a million rules differ by some 80 KB. Later ones are merged.
-const MOST_WAITING: usize = 256;
+const MAX_WAITING: usize = 256;
 
 /// The same for the bytes of sets that their policies do not share.
-const MOST_SET_BYTES: u64 = 128 << 20;
+const MAX_SET_BYTES: u64 = 128 << 20;
 
 /// Entries that wait; more are left out.
-const MOST_LISTED: usize = 1 << 16;
+const MAX_LISTED: usize = 1 << 16;
 
 /// The time that a question waits for entries that are not written yet, and the end for the last ones.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -47,7 +47,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const GATHERING: Duration = Duration::from_millis(10);
 
 /// Stack of the thread in bytes.
-const STACK: usize = 1 << 20;
+const STACK_BYTES: usize = 1 << 20;
 
 /// The reason why a directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -81,7 +81,7 @@ pub enum OpenHistoryError {
 
 impl OpenHistoryError {
     /// The directory, and the process if it is known, if another daemon uses the directory.
-    pub fn holder(&self) -> Option<(String, Option<u32>)> {
+    pub fn held_resource(&self) -> Option<(String, Option<u32>)> {
         let OpenHistoryError::InUse { path, process } = self else { return None };
         Some((format!("history {path}"), *process))
     }
@@ -217,7 +217,7 @@ impl History {
     /// Hands over an entry.
     pub(crate) fn record(&self, mut entry: Entry) {
         let mut queue = lock(&self.shared.queue);
-        if queue.entries.len() >= MOST_LISTED {
+        if queue.entries.len() >= MAX_LISTED {
             queue.left_out += 1;
             if let EntryContent::Change(before, _) = entry.content {
                 queue.left_out_from.get_or_insert(before);
@@ -232,7 +232,7 @@ impl History {
         if let EntryContent::Change(before, after) = &entry.content {
             queue.set_bytes += after.set_bytes_beyond(before);
         }
-        let is_full = queue.entries.len() >= MOST_WAITING || queue.set_bytes > MOST_SET_BYTES;
+        let is_full = queue.entries.len() >= MAX_WAITING || queue.set_bytes > MAX_SET_BYTES;
         if is_full
             && let EntryContent::Change(before, _) = &mut entry.content
             && let Some(last) = queue.entries.iter_mut().rev().find(|last| last.version.is_some())
@@ -245,7 +245,7 @@ impl History {
         queue.recorded += 1;
         if !queue.has_thread {
             let shared = Arc::clone(&self.shared);
-            let thread = thread::Builder::new().name("mmb-history".to_owned()).stack_size(STACK);
+            let thread = thread::Builder::new().name("mmb-history".to_owned()).stack_size(STACK_BYTES);
             // Without a thread the entries wait for the next attempt.
             queue.has_thread = thread.spawn(move || shared.run()).is_ok();
         }
@@ -276,7 +276,7 @@ impl SharedHistory {
                     return;
                 }
                 let gathers = |queue: &mut EntryQueue| {
-                    queue.questions == 0 && !queue.is_closed && queue.entries.len() < MOST_WAITING / 2
+                    queue.questions == 0 && !queue.is_closed && queue.entries.len() < MAX_WAITING / 2
                 };
                 let gathered = self.changed.wait_timeout_while(queue, GATHERING, gathers);
                 (queue, _) = gathered.unwrap_or_else(PoisonError::into_inner);

@@ -22,7 +22,8 @@ pub(crate) fn forwarded(daemon: &Daemon) -> Option<Count> {
 
 /// Makes the lines of these numbers.
 fn answer(setting: String, summary: &OffloadSummary, ports: Vec<PortOffload>) -> Vec<Answer> {
-    let OffloadSummary { flows, capacity, installed, evicted, packets, bytes, missed, ref kept } = *summary;
+    let OffloadSummary { flows, capacity, installed, evicted, packets, bytes, missed, ref not_offloaded } =
+        *summary;
     let line = OffloadLine {
         setting,
         flows,
@@ -39,7 +40,7 @@ fn answer(setting: String, summary: &OffloadSummary, ports: Vec<PortOffload>) ->
         };
         Answer::PortOffload(PortOffloadLine { port, how, reason })
     });
-    let kept = kept.iter().map(|(reason, count)| {
+    let kept = not_offloaded.iter().map(|(reason, count)| {
         Answer::KeptFlows(KeptFlowsLine {
             reason: reason.name().to_owned(),
             count: *count,
@@ -52,7 +53,7 @@ fn answer(setting: String, summary: &OffloadSummary, ports: Vec<PortOffload>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mmb_engine::KeptReason;
+    use mmb_engine::NotOffloadedReason;
 
     fn port(port: &str, state: Result<&str, &str>) -> PortOffload {
         PortOffload {
@@ -70,7 +71,7 @@ mod tests {
             packets: 900,
             bytes: 90_000,
             missed: 50,
-            kept: vec![(KeptReason::Stream, 4), (KeptReason::Full, 1)],
+            not_offloaded: vec![(NotOffloadedReason::Stream, 4), (NotOffloadedReason::Full, 1)],
         }
     }
 
@@ -82,7 +83,7 @@ mod tests {
             let [how, reason] = [how, reason].map(|text| text.map(str::to_owned));
             Answer::PortOffload(PortOffloadLine { port: port.to_owned(), how, reason })
         };
-        let kept = |reason: KeptReason, count| {
+        let kept = |reason: NotOffloadedReason, count| {
             let (reason, meaning) = (reason.name().to_owned(), reason.meaning().to_owned());
             Answer::KeptFlows(KeptFlowsLine { reason, count, meaning })
         };
@@ -101,8 +102,8 @@ mod tests {
                 Answer::Offload(line),
                 port("lan", Some("clsact"), None),
                 port("wan", None, Some("no privileges")),
-                kept(KeptReason::Stream, 4),
-                kept(KeptReason::Full, 1),
+                kept(NotOffloadedReason::Stream, 4),
+                kept(NotOffloadedReason::Full, 1),
             ]
         );
     }

@@ -260,7 +260,7 @@ pub(crate) fn origin_name(origin: Origin) -> &'static str {
         Origin::Wire => "wire",
         Origin::Worker => "worker",
         Origin::Held => "held",
-        Origin::Made => "made",
+        Origin::Generated => "made",
         Origin::Answer => "answer",
     }
 }

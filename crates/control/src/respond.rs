@@ -37,7 +37,7 @@ use mmb_protocol::answer::{
 };
 use mmb_protocol::request::{ConnectionFate, DecodeError, Request};
 use mmb_protocol::write_line;
-use pending::{ChangeText, Kill, MOST_ERRORS, PendingQuestion, PendingRequest};
+use pending::{ChangeText, Kill, MAX_ERRORS, PendingQuestion, PendingRequest};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -50,10 +50,10 @@ const COMPARISONS: u64 = 1 << 16;
 const RULES_AT_ONCE: usize = 512;
 
 /// The approximate size in bytes of a policy's text in one line of an answer.
-const TEXT_AT_ONCE: usize = 16 << 10;
+const LINE_BYTES: usize = 16 << 10;
 
 /// The most rules that are sent for completion.
-const MOST_NAMES: usize = 200;
+const MAX_NAMES: usize = 200;
 
 /// The environment in which requests are executed.
 pub(crate) struct RequestContext<'a> {
@@ -172,8 +172,8 @@ impl Responder<'_> {
     }
 
     fn refused(&mut self, errors: Vec<ErrorLine>) -> io::Result<AnswerEnd> {
-        let has_more = errors.len() > MOST_ERRORS;
-        for error in errors.into_iter().take(MOST_ERRORS) {
+        let has_more = errors.len() > MAX_ERRORS;
+        for error in errors.into_iter().take(MAX_ERRORS) {
             self.send(&Answer::Error(error))?;
         }
         if has_more {
@@ -261,7 +261,7 @@ impl Responder<'_> {
         notes: Vec<ErrorLine>,
         (fate, is_dry_run): (ConnectionFate, bool),
     ) -> io::Result<ChangeCount> {
-        for note in notes.into_iter().take(MOST_ERRORS) {
+        for note in notes.into_iter().take(MAX_ERRORS) {
             self.send(&Answer::Note(note))?;
         }
         let mut count = ChangeCount::default();
@@ -490,7 +490,7 @@ impl Responder<'_> {
         for line in convert::policy_lines(&policy) {
             text.push_str(&line);
             text.push('\n');
-            if text.len() >= TEXT_AT_ONCE {
+            if text.len() >= LINE_BYTES {
                 self.send(&Answer::Policy(std::mem::take(&mut text)))?;
             }
         }
@@ -508,13 +508,13 @@ impl Responder<'_> {
         for port in ports {
             self.send(&Answer::PortName(port.name))?;
         }
-        for list in policy.lists.keys().take(MOST_NAMES) {
+        for list in policy.lists.keys().take(MAX_NAMES) {
             self.send(&Answer::ListName(list.clone()))?;
         }
-        for set in policy.sets.keys().take(MOST_NAMES) {
+        for set in policy.sets.keys().take(MAX_NAMES) {
             self.send(&Answer::SetName(set.clone()))?;
         }
-        for rule in rules_with_prefix(&policy, prefix).take(MOST_NAMES) {
+        for rule in rules_with_prefix(&policy, prefix).take(MAX_NAMES) {
             self.rule(&rule, None, None)?;
         }
         Ok(AnswerEnd::new(true))

@@ -26,7 +26,7 @@ use std::time::Duration;
 pub use crate::socket::BindError;
 
 /// Stack of a client's thread in bytes.
-const STACK: usize = 1 << 20;
+const STACK_BYTES: usize = 1 << 20;
 
 /// The pause after the system refused to accept (no file descriptors, no memory).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -169,7 +169,7 @@ impl Acceptor {
             drop(daemon);
         };
         // If the system refuses a thread, the drop of the closure disconnects the client.
-        let _ = thread::Builder::new().name("mmb-client".to_owned()).stack_size(STACK).spawn(session);
+        let _ = thread::Builder::new().name("mmb-client".to_owned()).stack_size(STACK_BYTES).spawn(session);
     }
 }
 

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// Bytes of an answer that are collected before they are written.
-const BUFFER: usize = 64 << 10;
+const BUFFER_BYTES: usize = 64 << 10;
 
 /// The most requests of a client that are executed together. A change keeps the policies before and after it until its answer is written;
 /// they differ by a chunk of rules, some 50 KB.
@@ -126,7 +126,7 @@ fn write_answer(
     context: &SessionContext<'_>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut out = BufWriter::with_capacity(BUFFER, AnswerWriter::new(stream, context.limits));
+    let mut out = BufWriter::with_capacity(BUFFER_BYTES, AnswerWriter::new(stream, context.limits));
     match write(&mut out).and_then(|()| out.flush()) {
         Ok(()) => Ok(()),
         Err(error) => {

@@ -42,7 +42,7 @@ pub enum BindError {
 
 impl BindError {
     /// The socket, and the process if it is known, if another daemon listens there.
-    pub fn holder(&self) -> Option<(String, Option<u32>)> {
+    pub fn held_resource(&self) -> Option<(String, Option<u32>)> {
         let BindError::InUse(path, process) = self else { return None };
         Some((format!("socket {}", path.display()), *process))
     }

@@ -92,7 +92,7 @@ fn errors(daemon: &Daemon) -> Vec<Answer> {
     let engine = daemon.engine();
     let line = |reason: &str, count| ReasonLine { reason: reason.to_owned(), count };
     let drops = engine.drops().into_iter().map(|(reason, count)| Answer::Drop(line(reason.name(), count)));
-    let made = engine.made().into_iter().map(|(kind, count)| Answer::Made(line(kind.name(), count)));
+    let made = engine.generated().into_iter().map(|(kind, count)| Answer::Made(line(kind.name(), count)));
     let absorbed = Some(engine.absorbed()).filter(|count| *count > 0).map(Answer::Absorbed);
     let others =
         engine.not_applied().into_iter().map(|(why, count)| Answer::NotApplied(line(why.name(), count)));

@@ -11,20 +11,20 @@ pub(crate) fn stream_summary_line(workers: &[StreamSummary], unfit: StreamUnfit)
     workers.iter().for_each(|worker| total.add(worker.clone()));
     let StreamSummary { levels, states, ended, unfit: passing, kept, waiting, held, unsent, .. } = total;
     let usage = workers.iter().zip(0..).map(|(summary, worker)| {
-        let StreamUsage { streams, most_streams, memory, most_memory, .. } = summary.usage;
+        let StreamUsage { streams, max_streams, memory, max_memory, .. } = summary.usage;
         StreamUsageLine {
             worker,
             streams: streams as u64,
-            max: most_streams as u64,
+            max: max_streams as u64,
             memory: memory as u64,
-            memory_max: most_memory as u64,
+            memory_max: max_memory as u64,
         }
     });
     let expected = workers.iter().fold(ExpectedLine::default(), |sum, summary| {
-        let ExpectedCounts { now, made, used, expired } = summary.expected;
+        let ExpectedCounts { now, inserted, used, expired } = summary.expected;
         ExpectedLine {
             now: sum.now + now,
-            made: sum.made + made,
+            made: sum.made + inserted,
             used: sum.used + used,
             expired: sum.expired + expired,
         }
@@ -58,10 +58,10 @@ fn warnings(workers: &[StreamSummary], unfit: StreamUnfit) -> Vec<String> {
     let mut warnings = Vec::new();
     for (StreamSummary { usage, .. }, worker) in workers.iter().zip(0_u16..) {
         let of = if workers.len() > 1 { format!(" of worker {worker}") } else { String::new() };
-        if usage.most_memory > 0 && usage.streams >= usage.most_streams {
+        if usage.max_memory > 0 && usage.streams >= usage.max_streams {
             warnings.push(format!(
                 "`stream max`{of} is reached ({}): new connections {fate} (`stream unfit`)",
-                usage.most_streams
+                usage.max_streams
             ));
         }
         if usage.is_short {

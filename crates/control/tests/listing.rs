@@ -17,7 +17,7 @@ const MANY: u16 = 40_000;
 /// The number of clients, each with a listing.
 const CLIENTS: usize = 8;
 /// The memory that they may take together; their answers are ten times as long.
-const MOST: u64 = 16 << 20;
+const MAX_BYTES: u64 = 16 << 20;
 
 fn ask(commands: &[&str]) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -66,7 +66,7 @@ fn a_listing_that_is_not_read_costs_little_and_delays_no_other_client() {
         assert!(matches!(&killed[..], [.., Answer::Killed(line)] if line.connections == 1), "{killed:?}");
     }
     let more = resident().saturating_sub(before);
-    assert!(more < MOST, "{more} bytes more than before");
+    assert!(more < MAX_BYTES, "{more} bytes more than before");
     drop(deaf);
     mmb.assert_alive();
 }

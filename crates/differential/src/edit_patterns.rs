@@ -8,9 +8,9 @@ use mmb_scan::{EditPatterns, EditScratch, EditStep, Pattern, PatternKind};
 use regex::bytes::{Regex, RegexBuilder};
 
 /// The most bytes of the stream: the oracle needs the cube of them.
-const MOST_STREAM: usize = 96;
+const MAX_STREAM_BYTES: usize = 96;
 /// The most memory of a compiled regex of the oracle.
-const MOST_REGEX_MEMORY: usize = 1 << 20;
+const MAX_REGEX_MEMORY: usize = 1 << 20;
 
 /// The start, the end and the pattern's id of each edit.
 type Edits = Vec<(usize, usize, u32)>;
@@ -21,10 +21,10 @@ type Edits = Vec<(usize, usize, u32)>;
 /// The edits are not the oracle's, or what is begun differs from what is next.
 pub fn edit_patterns(data: &[u8]) -> Result<(), String> {
     let Some((patterns, stream, pieces)) = read(data) else { return Ok(()) };
-    let stream = &stream[..stream.len().min(MOST_STREAM)];
+    let stream = &stream[..stream.len().min(MAX_STREAM_BYTES)];
     let Ok(edits) = EditPatterns::compile(&patterns) else { return Ok(()) };
     let Some(expected) = oracle(&patterns, stream) else { return Ok(()) };
-    let lengths: [&[usize]; 4] = [&pieces, &[1], &[MOST_STREAM], &[33, 2]];
+    let lengths: [&[usize]; 4] = [&pieces, &[1], &[MAX_STREAM_BYTES], &[33, 2]];
     for lengths in lengths {
         let found = edits_of_pieces(&edits, stream, lengths)?;
         if found != expected {
@@ -116,5 +116,5 @@ fn ending(pattern: &Pattern) -> Option<Regex> {
         PatternKind::Regex(source) => source.clone(),
     };
     let mut builder = RegexBuilder::new(&format!("(?:{source})\\z"));
-    builder.unicode(false).case_insensitive(pattern.ignores_case).size_limit(MOST_REGEX_MEMORY).build().ok()
+    builder.unicode(false).case_insensitive(pattern.ignores_case).size_limit(MAX_REGEX_MEMORY).build().ok()
 }

@@ -11,7 +11,7 @@ use mmb_protocol::request;
 use mmb_testkit::strategy::repair_ip4_checksum;
 
 /// Cursors tried in one line: long lines would take the fuzzer's time.
-const MOST_CURSORS: usize = 40;
+const MAX_CURSORS: usize = 40;
 
 /// A fuzz target.
 pub struct FuzzTarget {
@@ -89,7 +89,7 @@ fn completes(line: &str) {
         sets: vec!["s".to_owned()],
     };
     let cursors = (0..=line.len()).filter(|at| line.is_char_boundary(*at));
-    for cursor in cursors.take(MOST_CURSORS) {
+    for cursor in cursors.take(MAX_CURSORS) {
         for candidate in complete(line, cursor, &context) {
             assert!(candidate.start <= cursor && line.is_char_boundary(candidate.start), "{candidate:?}");
         }

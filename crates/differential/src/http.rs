@@ -21,7 +21,7 @@ const CLOSES: u8 = 0xFC;
 /// The limit of heads: small, so that inputs reach it.
 const HEAD_LIMIT: u32 = 300;
 /// The most bytes of an input.
-const MOST_BYTES: usize = 4000;
+const MAX_BYTES: usize = 4000;
 
 /// Runs an input.
 ///
@@ -32,7 +32,7 @@ pub fn http(data: &[u8]) -> Result<(), String> {
     let lengths = [usize::MAX, 1, 1 + usize::from(first & 63)];
     let mut readers = lengths.map(|_| Reader::new());
     let mut model = Model::new(HEAD_LIMIT as usize);
-    let steps = steps(&script[..script.len().min(MOST_BYTES)]);
+    let steps = steps(&script[..script.len().min(MAX_BYTES)]);
     editing::edit(&steps, &lengths)?;
     for step in steps {
         for (reader, length) in readers.iter_mut().zip(lengths) {

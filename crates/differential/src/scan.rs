@@ -13,15 +13,15 @@ use std::ops::ControlFlow;
 /// The byte between patterns and stream.
 const STREAM: u8 = 255;
 /// The most patterns: more would take the fuzzer's time.
-const MOST_PATTERNS: usize = 8;
+const MAX_PATTERNS: usize = 8;
 /// The most bytes of a regex, for which the oracle needs the square of the stream.
-const MOST_REGEX: usize = 40;
+const MAX_REGEX_BYTES: usize = 40;
 /// The most bytes of the stream.
-const MOST_STREAM: usize = 400;
+const MAX_STREAM_BYTES: usize = 400;
 /// One of so many inputs has many texts besides.
 const WITH_MANY: usize = 4;
 /// The most memory of a compiled regex of the oracle.
-const MOST_REGEX_MEMORY: usize = 1 << 20;
+const MAX_REGEX_MEMORY: usize = 1 << 20;
 
 /// Bytes of the stream up to the end of a match, and the pattern's id.
 type Matches = BTreeSet<(u64, u32)>;
@@ -37,13 +37,13 @@ pub fn scan(data: &[u8]) -> Result<(), String> {
     }
     let Ok(set) = PatternSet::compile(&patterns) else { return Ok(()) };
     let Some(expected) = oracle(&patterns, stream) else { return Ok(()) };
-    let lengths: [&[usize]; 4] = [&pieces, &[1], &[MOST_STREAM], &[65, 3]];
+    let lengths: [&[usize]; 4] = [&pieces, &[1], &[MAX_STREAM_BYTES], &[65, 3]];
     for lengths in lengths {
         let found = scanned(&set, stream, lengths)?;
         if found != expected {
             return Err(format!(
                 "{:?} of {} patterns in {stream:?} in pieces of {lengths:?}: found {found:?}, expected {expected:?}",
-                &patterns[..patterns.len().min(MOST_PATTERNS)],
+                &patterns[..patterns.len().min(MAX_PATTERNS)],
                 patterns.len()
             ));
         }
@@ -63,7 +63,7 @@ pub(crate) fn read(data: &[u8]) -> Option<(Vec<Pattern>, &[u8], [usize; 2])> {
     loop {
         let (choices, behind) = rest.split_first()?;
         rest = behind;
-        if *choices == STREAM || patterns.len() == MOST_PATTERNS {
+        if *choices == STREAM || patterns.len() == MAX_PATTERNS {
             break;
         }
         let (len, behind) = rest.split_first()?;
@@ -73,13 +73,13 @@ pub(crate) fn read(data: &[u8]) -> Option<(Vec<Pattern>, &[u8], [usize; 2])> {
             PatternKind::Text(bytes.to_vec())
         } else {
             PatternKind::Regex(
-                std::str::from_utf8(bytes).ok().filter(|source| source.len() <= MOST_REGEX)?.to_owned(),
+                std::str::from_utf8(bytes).ok().filter(|source| source.len() <= MAX_REGEX_BYTES)?.to_owned(),
             )
         };
         patterns.push(Pattern { kind, ignores_case: choices & 2 != 0, id: patterns.len() as u32 });
     }
     let pieces = [1 + usize::from(first & 15), 1 + usize::from(first >> 4) * 11];
-    Some((patterns, &rest[..rest.len().min(MOST_STREAM)], pieces))
+    Some((patterns, &rest[..rest.len().min(MAX_STREAM_BYTES)], pieces))
 }
 
 /// The scanner's matches in a stream that arrives in pieces of these lengths, in turn, and then ends.
@@ -139,5 +139,5 @@ fn ending(source: &str, ignores_case: bool) -> Option<Regex> {
         return None;
     }
     let mut builder = RegexBuilder::new(&format!("(?:{source})\\z"));
-    builder.unicode(false).case_insensitive(ignores_case).size_limit(MOST_REGEX_MEMORY).build().ok()
+    builder.unicode(false).case_insensitive(ignores_case).size_limit(MAX_REGEX_MEMORY).build().ok()
 }

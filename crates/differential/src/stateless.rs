@@ -23,7 +23,7 @@ const GUARD: u8 = 0x5a;
 /// Events of one run, at most.
 const EVENTS: usize = 4096;
 /// Packets whose answers find room in a worker's queue.
-const MOST_ANSWERED: usize = 64;
+const MAX_ANSWERED: usize = 64;
 
 /// A packet that engine and oracle process.
 #[derive(Clone, PartialEq, Eq)]
@@ -135,7 +135,7 @@ impl DifferentialTest {
     /// # Errors
     /// The first difference.
     pub fn run(&mut self, incoming: &[Incoming]) -> Result<(), Difference> {
-        incoming.chunks(MOST_ANSWERED).try_for_each(|incoming| self.run_some(incoming))
+        incoming.chunks(MAX_ANSWERED).try_for_each(|incoming| self.run_some(incoming))
     }
 
     fn run_some(&mut self, incoming: &[Incoming]) -> Result<(), Difference> {
@@ -193,7 +193,7 @@ impl DifferentialTest {
         let mut answers = Vec::new();
         loop {
             let mut given = Vec::new();
-            let origin = self.worker.give_back(|returned| {
+            let origin = self.worker.return_packets(|returned| {
                 given.push((returned.port, returned.link, returned.bytes.to_vec()));
                 true
             });
@@ -360,7 +360,7 @@ impl Tally {
 fn watched(engine: &Engine, worker: &mut Worker) -> ConnectionWatch {
     let connections = engine.connections();
     std::thread::scope(|scope| {
-        let asking = scope.spawn(|| connections.watch_with_room(EVENTS).expect("the worker answers"));
+        let asking = scope.spawn(|| connections.watch_with_capacity(EVENTS).expect("the worker answers"));
         while !asking.is_finished() {
             worker.process(0, &NoCycles, &mut [], &mut []);
             std::thread::yield_now();

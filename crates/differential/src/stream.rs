@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 /// The most steps: more would take the fuzzer's time.
-const MOST_STEPS: usize = 200;
+const MAX_STEPS: usize = 200;
 /// The initial sequence numbers: one wraps around soon.
 const ISN: [u32; 2] = [u32::MAX - 300, 5];
 /// The largest scale of a window.
-const MOST_SCALE: u32 = 14;
+const MAX_SCALE: u32 = 14;
 /// The most bytes of a step.
-const MOST_BYTES: u64 = 4 * 255;
+const MAX_BYTES: u64 = 4 * 255;
 
 /// Runs an input.
 ///
@@ -40,7 +40,7 @@ pub fn stream(data: &[u8]) -> Result<(), String> {
         hold_ms: 100,
     };
     let mut steps =
-        steps.chunks_exact(8).take(MOST_STEPS).map(|bytes| Step(bytes.try_into().unwrap_or([0; 8])));
+        steps.chunks_exact(8).take(MAX_STEPS).map(|bytes| Step(bytes.try_into().unwrap_or([0; 8])));
     let mut table = StreamTable::default();
     if !table.configure(limits) {
         return Err("no memory".to_owned());
@@ -272,10 +272,10 @@ impl Run {
     fn check_memory(&self, table: &mut StreamTable, id: StreamId) -> Result<(), String> {
         let info = table.info(id);
         // The edge is rounded up to the scale of windows; SYNs bring bytes before there is a window.
-        let most = self.limits.window + (1 << MOST_SCALE) + MOST_BYTES;
+        let max = self.limits.window + (1 << MAX_SCALE) + MAX_BYTES;
         let is_bounded = table.payload_memory() <= self.limits.memory
-            && info.kept.iter().all(|kept| *kept as u64 <= most)
-            && info.early.iter().all(|early| *early <= self.limits.reorder);
+            && info.buffered.iter().all(|buffered| *buffered as u64 <= max)
+            && info.out_of_order.iter().all(|out_of_order| *out_of_order <= self.limits.reorder);
         let numbers = [0, 1].map(|end| table.reset_target(id, end));
         if self.is_datagrams && numbers != [None; 2] {
             return Err(format!("datagrams are reset: {numbers:?}"));

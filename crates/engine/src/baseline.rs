@@ -7,7 +7,7 @@
 use crate::cells::{ConnectionCounts, STAGES, WorkerCells};
 use crate::counters::{FlowCacheCount, PortCount, StageCount};
 use crate::drop::DropReason;
-use crate::made::MadeKind;
+use crate::generated::GeneratedKind;
 use crate::offload::OffloadSummary;
 use mmb_conn::{CloseReason, Invalid};
 use mmb_rewrite::NotApplied;
@@ -18,8 +18,8 @@ use std::sync::Arc;
 pub(crate) struct Baseline {
     /// By the reason's index in [`DropReason::ALL`].
     pub(crate) drops: [u64; DropReason::ALL.len()],
-    /// By the kind's index in [`MadeKind::ALL`].
-    pub(crate) made: [u64; MadeKind::ALL.len()],
+    /// By the kind's index in [`GeneratedKind::ALL`].
+    pub(crate) generated: [u64; GeneratedKind::ALL.len()],
     pub(crate) absorbed: u64,
     pub(crate) not_applied: [u64; NotApplied::ALL.len()],
     /// By port number. Ports beyond the end have the baseline zero.
@@ -29,7 +29,7 @@ pub(crate) struct Baseline {
     /// By worker. Workers beyond the end have the baseline zero.
     pub(crate) flow_caches: Vec<FlowCacheCount>,
     pub(crate) connections: ConnectionTotals,
-    /// `kept` has all reasons, or none.
+    /// `not_offloaded` has all reasons, or none.
     pub(crate) offload: OffloadSummary,
 }
 
@@ -45,7 +45,7 @@ impl Default for Baseline {
     fn default() -> Baseline {
         Baseline {
             drops: [0; DropReason::ALL.len()],
-            made: Default::default(),
+            generated: Default::default(),
             absorbed: 0,
             not_applied: Default::default(),
             ports: Vec::new(),
@@ -65,8 +65,8 @@ impl Baseline {
             for reason in DropReason::ALL {
                 now.drops[reason.index()] += worker.drops(reason);
             }
-            for kind in MadeKind::ALL {
-                now.made[kind as usize] += worker.made(kind);
+            for kind in GeneratedKind::ALL {
+                now.generated[kind as usize] += worker.generated(kind);
             }
             now.absorbed += worker.absorbed();
             for reason in NotApplied::ALL {

@@ -10,8 +10,8 @@
 
 use crate::counters::{Count, FlowCacheCount, PortCount, RuleCount, StageCount};
 use crate::drop::DropReason;
-use crate::made::MadeKind;
-use crate::offload::{KeptReason, OffloadSummary};
+use crate::generated::GeneratedKind;
+use crate::offload::{NotOffloadedReason, OffloadSummary};
 use mmb_base::{Id, SharedSlice};
 use mmb_classify::{BypassReason, FlowCounts, RuleSlot};
 use mmb_conn::{CloseReason, Invalid};
@@ -148,7 +148,7 @@ struct OffloadCells {
     evicted: CounterCell,
     forwarded: CountCell,
     missed: CounterCell,
-    kept: [CounterCell; KeptReason::ALL.len()],
+    not_offloaded: [CounterCell; NotOffloadedReason::ALL.len()],
 }
 
 /// A worker's counts of its flow cache.
@@ -173,7 +173,7 @@ struct PortCells {
 #[repr(align(128))]
 pub(crate) struct WorkerCells {
     drops: [CounterCell; DropReason::ALL.len()],
-    made: [CounterCell; MadeKind::ALL.len()],
+    generated: [CounterCell; GeneratedKind::ALL.len()],
     absorbed: CounterCell,
     not_applied: [CounterCell; NotApplied::ALL.len()],
     stages: [StageCells; STAGES.len()],
@@ -187,7 +187,7 @@ impl WorkerCells {
     pub(crate) fn new(ports: usize) -> WorkerCells {
         WorkerCells {
             drops: std::array::from_fn(|_| CounterCell::default()),
-            made: Default::default(),
+            generated: Default::default(),
             absorbed: CounterCell::default(),
             not_applied: Default::default(),
             stages: Default::default(),
@@ -206,12 +206,12 @@ impl WorkerCells {
         self.drops[reason.index()].read()
     }
 
-    pub(crate) fn count_made(&self, kind: MadeKind) {
-        self.made[kind as usize].add(1);
+    pub(crate) fn count_generated(&self, kind: GeneratedKind) {
+        self.generated[kind as usize].add(1);
     }
 
-    pub(crate) fn made(&self, kind: MadeKind) -> u64 {
-        self.made[kind as usize].read()
+    pub(crate) fn generated(&self, kind: GeneratedKind) -> u64 {
+        self.generated[kind as usize].read()
     }
 
     pub(crate) fn count_absorbed(&self, packets: u64) {
@@ -333,8 +333,8 @@ impl WorkerCells {
     }
 
     /// Counts a flow that was not installed, by reason.
-    pub(crate) fn flow_kept(&self, reason: KeptReason) {
-        self.offload.kept[reason as usize].add(1);
+    pub(crate) fn flow_not_offloaded(&self, reason: NotOffloadedReason) {
+        self.offload.not_offloaded[reason as usize].add(1);
     }
 
     /// Counts packets that the host forwarded or dropped.
@@ -349,7 +349,8 @@ impl WorkerCells {
 
     /// Adds this worker's counts of offloaded flows.
     pub(crate) fn add_offload(&self, sum: &mut OffloadSummary) {
-        let OffloadCells { flows, capacity, installed, evicted, forwarded, missed, kept } = &self.offload;
+        let OffloadCells { flows, capacity, installed, evicted, forwarded, missed, not_offloaded } =
+            &self.offload;
         let Count { packets, bytes } = forwarded.read();
         sum.flows += flows.read();
         sum.capacity += capacity.read();
@@ -358,8 +359,10 @@ impl WorkerCells {
         sum.packets += packets;
         sum.bytes += bytes;
         sum.missed += missed.read();
-        sum.kept.resize(KeptReason::ALL.len(), (KeptReason::Device, 0));
-        for ((sum, reason), cell) in sum.kept.iter_mut().zip(KeptReason::ALL).zip(kept) {
+        sum.not_offloaded.resize(NotOffloadedReason::ALL.len(), (NotOffloadedReason::Device, 0));
+        for ((sum, reason), cell) in
+            sum.not_offloaded.iter_mut().zip(NotOffloadedReason::ALL).zip(not_offloaded)
+        {
             *sum = (reason, sum.1 + cell.read());
         }
     }
@@ -489,7 +492,7 @@ impl RuleCells {
     }
 
     /// Provides cells for hits, for the rule of a slot.
-    pub(crate) fn count_hits(&self, slot: RuleSlot) {
+    pub(crate) fn allocate_hits(&self, slot: RuleSlot) {
         let cells = || (0..CHUNK).map(|_| CounterCell::default()).collect();
         self.0[slot.index() / CHUNK].hits.get_or_init(cells);
     }

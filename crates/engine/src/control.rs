@@ -30,11 +30,11 @@ use std::time::Duration;
 /// Connections that one task processes before the worker returns to packets.
 const CHUNK: usize = 1024;
 /// The longest time that a worker may take for a chunk.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most events queued for a watcher. Further events are lost, and counted. Events own no memory outside
 /// the queue, so a queue takes 4 MB at most.
-const EVENTS: usize = 16_384;
-const _: () = assert!(EVENTS * size_of::<WatchedEvent>() <= 4 << 20);
+const WATCH_QUEUE_LEN: usize = 16_384;
+const _: () = assert!(WATCH_QUEUE_LEN * size_of::<WatchedEvent>() <= 4 << 20);
 
 /// Totals over all workers' connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -318,7 +318,7 @@ impl Connections {
             waiting: self.workers.iter().map(|_| RestoreBatch::default()).collect(),
             restored: self.workers.iter().map(|_| None).collect(),
         };
-        restoring.summary.leave_out(DropReason::ConnFull.name(), state.beyond);
+        restoring.summary.leave_out(DropReason::ConnFull.name(), state.surplus);
         // Live connections first: another connection may have taken the port of a closed one, which needs no
         // port.
         for is_closed in [false, true] {
@@ -357,14 +357,14 @@ impl Connections {
     /// # Errors
     /// A worker does not answer.
     pub fn watch(&self) -> Result<ConnectionWatch, NoAnswer> {
-        self.watch_with_room(EVENTS)
+        self.watch_with_capacity(WATCH_QUEUE_LEN)
     }
 
     /// [`Connections::watch`] with a queue of this many events.
     ///
     /// # Errors
     /// A worker does not answer.
-    pub fn watch_with_room(&self, events: usize) -> Result<ConnectionWatch, NoAnswer> {
+    pub fn watch_with_capacity(&self, events: usize) -> Result<ConnectionWatch, NoAnswer> {
         let (sender, events) = sync_channel(events);
         let tasks = self.workers.iter().map(|(tasks, _)| tasks.clone()).collect();
         let watch = ConnectionWatch { events, lost: Arc::default(), tasks };
@@ -425,7 +425,7 @@ struct PendingAnswer<R> {
 
 impl<R> PendingAnswer<R> {
     fn wait(self) -> Result<R, NoAnswer> {
-        self.answered.recv_timeout(PATIENCE).map_err(|_| NoAnswer(self.worker))
+        self.answered.recv_timeout(ANSWER_TIMEOUT).map_err(|_| NoAnswer(self.worker))
     }
 }
 

@@ -21,20 +21,20 @@ macro_rules! drop_reasons {
         }
 
         /// The reasons after those of the parser, in order.
-        enum LaterReason {
+        enum ReasonAfterParser {
             $($reason),+
         }
 
         impl DropReason {
             /// Every reason, in the order in which counters are shown.
-            pub const ALL: [DropReason; BEHIND + [$($name),+].len()] = {
+            pub const ALL: [DropReason; AFTER_PARSER + [$($name),+].len()] = {
                 let mut all = [DropReason::$first; _];
                 let mut place = 0;
                 while place < Malformed::ALL.len() {
                     all[1 + place] = DropReason::Malformed(Malformed::ALL[place]);
                     place += 1;
                 }
-                $(all[BEHIND + LaterReason::$reason as usize] = DropReason::$reason;)+
+                $(all[AFTER_PARSER + ReasonAfterParser::$reason as usize] = DropReason::$reason;)+
                 all
             };
 
@@ -44,7 +44,7 @@ macro_rules! drop_reasons {
                 match self {
                     DropReason::$first => 0,
                     DropReason::Malformed(why) => 1 + why as usize,
-                    $(DropReason::$reason => BEHIND + LaterReason::$reason as usize,)+
+                    $(DropReason::$reason => AFTER_PARSER + ReasonAfterParser::$reason as usize,)+
                 }
             }
 
@@ -75,7 +75,7 @@ impl DropReason {
 }
 
 /// The index of the first reason after those of the parser.
-const BEHIND: usize = 1 + Malformed::ALL.len();
+const AFTER_PARSER: usize = 1 + Malformed::ALL.len();
 
 drop_reasons! {
     Rule "rule":

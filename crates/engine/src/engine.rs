@@ -9,13 +9,13 @@ use crate::compiled::{
     UnknownFilterPort,
 };
 use crate::conntrack::{
-    CounterKind, MadePools, SavedCounter, SharedState, StateHeader, StateMap, StreamNeed, StreamPools,
+    AllocatedPools, CounterKind, SavedCounter, SharedState, StateHeader, StateMap, StreamNeed, StreamPools,
     StreamSizes, StreamTaken, saved_ports,
 };
 use crate::control::{Connections, WorkerDrive};
 use crate::counters::{Count, FlowCacheCount, PortCount, RuleCount, StageCount};
 use crate::drop::DropReason;
-use crate::made::MadeKind;
+use crate::generated::GeneratedKind;
 use crate::offload::{OffloadEpoch, OffloadSummary};
 use crate::port::{PortSpec, PortTable};
 use crate::worker::Worker;
@@ -57,7 +57,7 @@ pub struct Engine {
     common: Arc<SharedState>,
     stream_pools: StreamPools,
     /// The maximum number of ports.
-    room: usize,
+    max_ports: usize,
     /// Sets the epoch of offloaded flows at the host.
     epoch: Option<Box<dyn OffloadEpoch>>,
     /// Wakes a worker that sleeps.
@@ -83,20 +83,25 @@ impl Engine {
         seeds: &SeedTree,
         tuning: Tuning,
     ) -> (Engine, Vec<Worker>) {
-        let room = ports.0.len();
-        Engine::build(ports, room, [workers, 0], seeds, tuning)
+        let max_ports = ports.0.len();
+        Engine::build(ports, max_ports, [workers, 0], seeds, tuning)
     }
 
-    /// [`Engine::new`] without ports, but with room for `room` ports: see [`Engine::add_port`]. The first
+    /// [`Engine::new`] without ports, but with room for `max_ports` ports: see [`Engine::add_port`]. The first
     /// `owning` workers share the connections. The `others` after them own no connections, and hand over
     /// packets that may belong to one. They are for threads that seldom receive packets.
-    pub fn with_room(room: usize, owning: usize, others: usize, seeds: &SeedTree) -> (Engine, Vec<Worker>) {
-        Engine::build(PortTable::default(), room, [owning, others], seeds, Tuning::default())
+    pub fn with_max_ports(
+        max_ports: usize,
+        owning: usize,
+        others: usize,
+        seeds: &SeedTree,
+    ) -> (Engine, Vec<Worker>) {
+        Engine::build(PortTable::default(), max_ports, [owning, others], seeds, Tuning::default())
     }
 
     fn build(
         ports: PortTable,
-        room: usize,
+        max_ports: usize,
         [owning, others]: [usize; 2],
         seeds: &SeedTree,
         tuning: Tuning,
@@ -106,7 +111,7 @@ impl Engine {
         let compiler = PolicyCompiler::new(&ports, workers, seeds, tuning);
         let current = Arc::new(compiler.snapshot(0, &ports));
         let published = Arc::new(ArcSwap::new(Arc::clone(&current)));
-        let cells: Vec<_> = (0..workers).map(|_| Arc::new(WorkerCells::new(room))).collect();
+        let cells: Vec<_> = (0..workers).map(|_| Arc::new(WorkerCells::new(max_ports))).collect();
         let (tasks, asked): (Vec<_>, Vec<_>) = cells.iter().map(|_| channel()).unzip();
         let common = Arc::new(SharedState::new(owning, seeds));
         let packet_side = cells.iter().zip(asked).enumerate().map(|(worker, (cells, asked))| {
@@ -124,7 +129,7 @@ impl Engine {
             tasks,
             common,
             stream_pools: StreamPools::default(),
-            room,
+            max_ports,
             epoch: None,
             waker: None,
         };
@@ -135,7 +140,7 @@ impl Engine {
     /// port that is gone receives no packets. Returns the port's number, or `None` if the engine has its
     /// maximum number of ports.
     pub fn add_port(&mut self, port: PortSpec) -> Option<PortId> {
-        if self.ports.0.len() >= self.room {
+        if self.ports.0.len() >= self.max_ports {
             return None;
         }
         let number = PortId(self.ports.0.len() as u16);
@@ -216,11 +221,11 @@ impl Engine {
         self.check(self.compiler.policy(), policy)?;
         self.reclaim();
         let generation = self.current.generation + 1;
-        let pools = self.make_pools(policy, generation)?;
+        let pools = self.allocate_pools(policy, generation)?;
         let gone = self.compiler.change(policy, generation);
         let oldest = self.retired.first().unwrap_or(&self.current).generation;
         self.stream_pools.offer(pools, oldest, self.common.pools.iter());
-        self.tell_open_servers();
+        self.send_open_servers();
         self.publish_snapshot();
         gone.into_iter().for_each(|stamp| self.common.forget(stamp));
         self.reclaim();
@@ -235,7 +240,7 @@ impl Engine {
         let settings = &policy.settings.streams;
         self.compiler.with_patterns(policy, |patterns, rules| {
             let sizes = StreamSizes::new(settings, patterns, sharing);
-            let new_pools = self.stream_pools.lacking(&sizes);
+            let new_pools = self.stream_pools.missing_bytes(&sizes);
             let need = StreamNeed::new(settings, patterns, [owning, sharing], new_pools);
             StreamNeed { is_used: rules > 0, ..need }
         })
@@ -253,15 +258,15 @@ impl Engine {
     }
 
     /// Allocates the memory that workers lack for the streams of a policy.
-    fn make_pools(&self, policy: &Policy, generation: u64) -> Result<MadePools, PublishError> {
+    fn allocate_pools(&self, policy: &Policy, generation: u64) -> Result<AllocatedPools, PublishError> {
         let owners = &self.common.owners;
         let settings = &policy.settings.streams;
-        let made = self.compiler.with_patterns(policy, |patterns, rules| {
+        let allocated = self.compiler.with_patterns(policy, |patterns, rules| {
             let sizes = StreamSizes::new(settings, patterns, owners.sharing());
             let wanted = (rules > 0).then_some((&sizes, patterns));
-            self.stream_pools.make(wanted, owners.owning(), generation)
+            self.stream_pools.allocate(wanted, owners.owning(), generation)
         });
-        made.map_err(|error| PublishError::StreamMemory { reason: error.to_string() })
+        allocated.map_err(|error| PublishError::StreamMemory { reason: error.to_string() })
     }
 
     /// The stateful rules of the current policy that a change from `before` to `after` removes or replaces,
@@ -299,7 +304,7 @@ impl Engine {
     pub fn selector(&mut self, filter: &PacketFilter) -> Result<PacketSelector, UnknownFilterPort> {
         let current = &self.current;
         let peers: Vec<_> =
-            (0..self.ports.0.len()).map(|port| current.route(PortId(port as u16)).out).collect();
+            (0..self.ports.0.len()).map(|port| current.route(PortId(port as u16)).out_port).collect();
         self.compiler.selector(filter, &self.ports, &peers)
     }
 
@@ -334,7 +339,7 @@ impl Engine {
         let oldest = self.retired.first().unwrap_or(&self.current);
         self.compiler.reclaim(oldest.generation);
         self.stream_pools.reclaim(self.common.pools.iter());
-        self.tell_open_servers();
+        self.send_open_servers();
         self.retired.len()
     }
 
@@ -368,10 +373,10 @@ impl Engine {
         }
     }
 
-    /// Limits the number of connections over all workers to `most`, even if a policy allows more. Applies
+    /// Limits the number of connections over all workers to `max`, even if a policy allows more. Applies
     /// from the next policy on.
-    pub fn bound_connections(&self, most: usize) {
-        self.common.memory.store(most, Ordering::Relaxed);
+    pub fn bound_connections(&self, max: usize) {
+        self.common.memory.store(max, Ordering::Relaxed);
     }
 
     /// The bound that [`Engine::bound_connections`] set.
@@ -395,7 +400,6 @@ impl Engine {
 
     /// The map that [`Connections::load`] needs for a state with this header. `rules` maps the ids of the
     /// state's stateful rules to ids in the current policy. `now_ms` is the time since 1970.
-    /// 1970. `rules` maps the ids of the state's stateful rules to ids in the current policy.
     pub fn state_map(&self, header: &StateHeader, now_ms: u64, rules: HashMap<RuleId, RuleId>) -> StateMap {
         StateMap::new(header, now_ms, &self.ports, &self.current.routes, rules)
     }
@@ -437,7 +441,7 @@ impl Engine {
         *baseline = baseline.wrapping_sub(packets);
     }
 
-    /// The counters of drops, made packets, absorbed packets and ports, for a saved state. Of the drops by
+    /// The counters of drops, generated packets, absorbed packets and ports, for a saved state. Of the drops by
     /// rules, they include only those by removed rules: the state has the others with their rules.
     pub fn saved_counters(&self) -> Vec<SavedCounter> {
         let reasons = self.drops().into_iter().filter(|(reason, _)| !DropReason::OF_RULES.contains(reason));
@@ -446,8 +450,8 @@ impl Engine {
             name: reason.name().to_owned(),
             count: Count { packets, bytes: 0 },
         });
-        let made = self.made().into_iter().map(|(kind, packets)| SavedCounter {
-            kind: CounterKind::Made,
+        let generated = self.generated().into_iter().map(|(kind, packets)| SavedCounter {
+            kind: CounterKind::Generated,
             name: kind.name().to_owned(),
             count: Count { packets, bytes: 0 },
         });
@@ -466,10 +470,10 @@ impl Engine {
         });
         let name = DropReason::Rule.name().to_owned();
         let former = SavedCounter { kind: CounterKind::Drop, name, count: self.dropped_by_former_rules() };
-        drops.chain([former]).chain(made).chain(absorbed).chain(ports).collect()
+        drops.chain([former]).chain(generated).chain(absorbed).chain(ports).collect()
     }
 
-    /// Adds the counters of drops, made packets, absorbed packets and ports of an earlier run to those of
+    /// Adds the counters of drops, generated packets, absorbed packets and ports of an earlier run to those of
     /// this one. Ignores names that are unknown here.
     pub fn restore_counters(&mut self, earlier: &[SavedCounter]) {
         self.baseline.ports.resize(self.ports.0.len(), PortCount::default());
@@ -484,10 +488,10 @@ impl Engine {
                         None => {}
                     }
                 }
-                CounterKind::Made => {
-                    if let Some(kind) = MadeKind::ALL.into_iter().find(|kind| kind.name() == name) {
-                        let made = &mut self.baseline.made[kind as usize];
-                        *made = made.wrapping_sub(count.packets);
+                CounterKind::Generated => {
+                    if let Some(kind) = GeneratedKind::ALL.into_iter().find(|kind| kind.name() == name) {
+                        let generated = &mut self.baseline.generated[kind as usize];
+                        *generated = generated.wrapping_sub(count.packets);
                     }
                 }
                 CounterKind::Absorbed => {
@@ -533,13 +537,13 @@ impl Engine {
     }
 
     /// Packets that workers generated, by kind, without zero counts. In the balance of all packets, received
-    /// and made packets equal sent, dropped, absorbed and held packets
+    /// and generated packets equal sent, dropped, absorbed and held packets
     /// ([`ConnectionSummary::held`](crate::ConnectionSummary::held)).
-    pub fn made(&self) -> Vec<(MadeKind, u64)> {
+    pub fn generated(&self) -> Vec<(GeneratedKind, u64)> {
         self.above_zero(
-            MadeKind::ALL,
-            |worker, kind| worker.made(kind),
-            |baseline, kind| baseline.made[kind as usize],
+            GeneratedKind::ALL,
+            |worker, kind| worker.generated(kind),
+            |baseline, kind| baseline.generated[kind as usize],
         )
     }
 
@@ -588,10 +592,10 @@ impl Engine {
         let mut now = OffloadSummary::default();
         self.workers.iter().for_each(|worker| worker.add_offload(&mut now));
         let before = &self.baseline.offload;
-        for (number, (_, count)) in now.kept.iter_mut().enumerate() {
-            *count -= before.kept.get(number).map_or(0, |(_, before)| *before);
+        for (number, (_, count)) in now.not_offloaded.iter_mut().enumerate() {
+            *count -= before.not_offloaded.get(number).map_or(0, |(_, before)| *before);
         }
-        now.kept.retain(|(_, count)| *count > 0);
+        now.not_offloaded.retain(|(_, count)| *count > 0);
         OffloadSummary {
             installed: now.installed - before.installed,
             evicted: now.evicted - before.evicted,

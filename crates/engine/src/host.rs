@@ -10,7 +10,7 @@
 //! 2. It calls [`drive`], which calls [`PacketHost::process`]: the worker decides, and the host carries out
 //!    every [`Verdict`](crate::Verdict) before it returns.
 //! 3. [`drive`] then takes the packets that the worker returns: held packets that may continue, and generated
-//!    packets. It copies them to buffers of the host ([`PacketHost::take_back`]) and has the host process
+//!    packets. It copies them to buffers of the host ([`PacketHost::accept_returned`]) and has the host process
 //!    them, until the worker returns no more.
 //!
 //! Handing over: a packet with the verdict [`Hand`](crate::Verdict::Hand) goes to the named worker. That
@@ -19,7 +19,7 @@
 //! [`Worker::count_dropped`].
 //!
 //! When no more packets will arrive, the host calls [`Worker::drop_held`]. After that, every packet that was
-//! counted as received or made is counted as sent, dropped or absorbed.
+//! counted as received or generated is counted as sent, dropped or absorbed.
 //!
 //! A host that rewrites in a later stage (VPP) uses [`Worker::decide`] in its [`PacketHost::process`], and
 //! [`Worker::rewrite`] in that stage.
@@ -40,7 +40,7 @@ pub trait PacketHost {
 
     /// Appends a copy of a packet to the vector, which has room for it. Returns false if no buffer is free;
     /// the worker then counts a held packet as dropped.
-    fn take_back(&mut self, returned: ReturnedPacket<'_>) -> bool;
+    fn accept_returned(&mut self, returned: ReturnedPacket<'_>) -> bool;
 }
 
 /// Processes the vector that the host has gathered, and then the packets that the worker returns.
@@ -60,7 +60,7 @@ pub fn drive<H: PacketHost>(worker: &mut Worker, host: &mut H, origin: Origin) -
 /// The host cannot continue.
 #[inline]
 pub fn drive_returned<H: PacketHost>(worker: &mut Worker, host: &mut H) -> Result<(), H::Error> {
-    while let Some(origin) = worker.give_back(|returned| host.take_back(returned)) {
+    while let Some(origin) = worker.return_packets(|returned| host.accept_returned(returned)) {
         host.process(worker, origin)?;
     }
     Ok(())

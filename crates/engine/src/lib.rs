@@ -18,8 +18,8 @@ mod control;
 mod counters;
 mod drop;
 mod engine;
+mod generated;
 pub mod host;
-mod made;
 mod offload;
 mod offload_writes;
 mod pipeline;
@@ -46,19 +46,19 @@ pub use control::{ConnectionSummary, ConnectionWatch, Connections, NoAnswer, Wor
 pub use counters::{Count, FlowCacheCount, PortCount, RuleCount, StageCount};
 pub use drop::DropReason;
 pub use engine::Engine;
+pub use generated::GeneratedKind;
 pub use host::{PacketHost, drive, drive_returned};
-pub use made::MadeKind;
 pub use mmb_classify::{TableStats, Tuning};
 pub use mmb_conn::{CloseReason, Invalid, Side, Vlans, Wire};
 pub use mmb_rewrite::NotApplied;
 pub use mmb_scan::{SetCache, SetSource};
 pub use mmb_stream::{AckSpace, EditStats, Level, SideStats, StreamInfo, StreamUsage};
 pub use offload::{
-    EndNumbers, FlowKey, FlowOffload, FlowUsage, FlowWrites, KeptReason, OffloadEpoch, OffloadSummary,
-    OffloadedFlow, TrafficClass,
+    EndNumbers, FlowKey, FlowOffload, FlowUsage, FlowWrites, NotOffloadedReason, OffloadEpoch,
+    OffloadSummary, OffloadedFlow, TrafficClass,
 };
 pub use pipeline::{
-    MOST_TAPPED, PacketTrace, RewriteTicket, TapWants, TappedBytes, TappedPacket, TracedConnection,
+    MAX_TAPPED_BYTES, PacketTrace, RewriteTicket, TapOptions, TappedBytes, TappedPacket, TracedConnection,
 };
 pub use port::{Forward, PortSpec, PortTable};
 pub use random::DropRandom;

@@ -12,7 +12,7 @@
 //! The host forwards a packet of a flow only under these conditions. All other packets go to a worker.
 //!
 //! - The packet is not a fragment, and has no IP options or extension headers.
-//! - The packet is no longer than [`OffloadedFlow::longest`].
+//! - The packet is no longer than [`OffloadedFlow::max_len`].
 //! - A TCP segment has no SYN, FIN or RST, and is within the windows of both ends.
 
 use crate::counters::Count;
@@ -68,9 +68,9 @@ pub struct OffloadedFlow {
     /// The epoch of its policy; not 0.
     pub epoch: u32,
     /// The port on which packets leave; `None`: packets are dropped.
-    pub to: Option<PortId>,
+    pub egress: Option<PortId>,
     /// The longest IP packet that may leave, in bytes.
-    pub longest: u32,
+    pub max_len: u32,
     /// What the host writes to each packet.
     pub writes: FlowWrites,
     /// For TCP: the sender's sequence numbers and window, and the place of the flow of the other direction,
@@ -95,9 +95,9 @@ pub trait FlowOffload: Send {
     /// The number of places.
     fn capacity(&self) -> u32;
 
-    /// Whether the host can forward packets that arrive on `from` to the port `to`; `None`: whether it can
-    /// drop them.
-    fn joins(&self, from: PortId, to: Option<PortId>) -> bool;
+    /// Whether the host can forward packets from the port `ingress` to the port `egress`; `None`: whether it
+    /// can drop them.
+    fn can_forward(&self, ingress: PortId, egress: Option<PortId>) -> bool;
 
     /// Puts a flow in a place, which may have had another flow before. Its counters start at zero. No packet
     /// uses the flow before [`FlowOffload::enable`]. Returns false if the host cannot install it.
@@ -116,7 +116,7 @@ pub trait FlowOffload: Send {
     fn usage(&self, place: u32) -> FlowUsage;
 
     /// Updates the sequence numbers and window of the flow in a place, from packets that a worker saw.
-    fn follow(&mut self, place: u32, numbers: EndNumbers);
+    fn update_numbers(&mut self, place: u32, numbers: EndNumbers);
 }
 
 /// Sets the epoch of the policy in force, for all flows of a host.
@@ -127,7 +127,7 @@ pub trait OffloadEpoch: Send {
 
 /// Why a flow stays with the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum KeptReason {
+pub enum NotOffloadedReason {
     /// The device of one of its ports has no flow offload, or does not accept what the other device's driver
     /// forwards.
     Device,
@@ -153,60 +153,60 @@ pub enum KeptReason {
     Full,
 }
 
-impl KeptReason {
+impl NotOffloadedReason {
     /// Every reason, in the order in which counters are shown.
-    pub const ALL: [KeptReason; 10] = [
-        KeptReason::Device,
-        KeptReason::Protocol,
-        KeptReason::PerPacket,
-        KeptReason::Rewrite,
-        KeptReason::Numbers,
-        KeptReason::Stream,
-        KeptReason::OneWay,
-        KeptReason::Untracked,
-        KeptReason::Tapped,
-        KeptReason::Full,
+    pub const ALL: [NotOffloadedReason; 10] = [
+        NotOffloadedReason::Device,
+        NotOffloadedReason::Protocol,
+        NotOffloadedReason::PerPacket,
+        NotOffloadedReason::Rewrite,
+        NotOffloadedReason::Numbers,
+        NotOffloadedReason::Stream,
+        NotOffloadedReason::OneWay,
+        NotOffloadedReason::Untracked,
+        NotOffloadedReason::Tapped,
+        NotOffloadedReason::Full,
     ];
 
     /// The reason's name in counters. Names are stable.
     pub const fn name(self) -> &'static str {
         match self {
-            KeptReason::Device => "device",
-            KeptReason::Protocol => "protocol",
-            KeptReason::PerPacket => "per-packet-rule",
-            KeptReason::Rewrite => "rewrite",
-            KeptReason::Numbers => "numbers",
-            KeptReason::Stream => "stream",
-            KeptReason::OneWay => "one-way",
-            KeptReason::Untracked => "untracked",
-            KeptReason::Tapped => "tapped",
-            KeptReason::Full => "full",
+            NotOffloadedReason::Device => "device",
+            NotOffloadedReason::Protocol => "protocol",
+            NotOffloadedReason::PerPacket => "per-packet-rule",
+            NotOffloadedReason::Rewrite => "rewrite",
+            NotOffloadedReason::Numbers => "numbers",
+            NotOffloadedReason::Stream => "stream",
+            NotOffloadedReason::OneWay => "one-way",
+            NotOffloadedReason::Untracked => "untracked",
+            NotOffloadedReason::Tapped => "tapped",
+            NotOffloadedReason::Full => "full",
         }
     }
 
     /// The meaning of the reason, in one line.
     pub const fn meaning(self) -> &'static str {
         match self {
-            KeptReason::Device => {
+            NotOffloadedReason::Device => {
                 "the device of one of its ports has no flow offload, or does not take what the other's driver forwards"
             }
-            KeptReason::Protocol => {
+            NotOffloadedReason::Protocol => {
                 "neither TCP nor UDP nor an ICMP echo, or packets with more than one VLAN tag"
             }
-            KeptReason::PerPacket => {
+            NotOffloadedReason::PerPacket => {
                 "a rule that may match it looks at more than addresses, ports and protocol, or decides by chance or by a rate"
             }
-            KeptReason::Rewrite => "a rule rewrites more than header fields to constants",
-            KeptReason::Numbers => "its connection changes numbers that differ from packet to packet",
-            KeptReason::Stream => "rules follow the bytes of its connection",
-            KeptReason::OneWay => {
+            NotOffloadedReason::Rewrite => "a rule rewrites more than header fields to constants",
+            NotOffloadedReason::Numbers => "its connection changes numbers that differ from packet to packet",
+            NotOffloadedReason::Stream => "rules follow the bytes of its connection",
+            NotOffloadedReason::OneWay => {
                 "its connection is not answered yet, or was picked up and is not understood yet"
             }
-            KeptReason::Untracked => {
+            NotOffloadedReason::Untracked => {
                 "it is of no connection, while there are connections, stateful rules or rules on `ct`"
             }
-            KeptReason::Tapped => "a trace or a capture looks at its packets",
-            KeptReason::Full => "the table of flows is full",
+            NotOffloadedReason::Tapped => "a trace or a capture looks at its packets",
+            NotOffloadedReason::Full => "the table of flows is full",
         }
     }
 }
@@ -229,5 +229,5 @@ pub struct OffloadSummary {
     /// Packets that workers received on ports since then, while flow offload was on.
     pub missed: u64,
     /// How often a flow could not be installed since then, by reason, without zero counts.
-    pub kept: Vec<(KeptReason, u64)>,
+    pub not_offloaded: Vec<(NotOffloadedReason, u64)>,
 }

@@ -16,13 +16,13 @@ const ETHERNET: usize = 14;
 const IP4: usize = 20;
 const IP6: usize = 40;
 /// Bytes of the longest sample packet: an IPv6 and a TCP header.
-const MOST: usize = ETHERNET + IP6 + 20;
+const MAX_SAMPLE_BYTES: usize = ETHERNET + IP6 + 20;
 
 /// A sample packet of a flow, and its length. The bits in which packets of the flow may differ are ones if
 /// `ones` is true, else zeros.
-fn sample(key: &FlowKey, ones: bool) -> ([u8; MOST], usize) {
+fn sample(key: &FlowKey, ones: bool) -> ([u8; MAX_SAMPLE_BYTES], usize) {
     let fill = if ones { 0xff } else { 0 };
-    let mut bytes = [fill; MOST];
+    let mut bytes = [fill; MAX_SAMPLE_BYTES];
     let l4_len = match key.proto {
         TCP => 20,
         _ => 8,
@@ -105,22 +105,24 @@ pub(crate) fn constant_writes<'e>(
     });
     let [Some((was_low, low, len)), Some((was_high, high, _))] = edited else { return None };
     // The bits of a byte that the edits write.
-    let written = |at: usize| !(low[at] ^ high[at]) & (was_low[at] ^ was_high[at]) | (low[at] ^ was_low[at]);
+    let written = |offset: usize| {
+        !(low[offset] ^ high[offset]) & (was_low[offset] ^ was_high[offset]) | (low[offset] ^ was_low[offset])
+    };
     let is_ip6 = key.family == 6;
     let l4 = ETHERNET + if is_ip6 { IP6 } else { IP4 };
     let mut writes = before;
-    for at in 0..len {
-        let bits = written(at);
+    for offset in 0..len {
+        let bits = written(offset);
         if bits == 0 {
             continue;
         }
-        let value = low[at] & bits;
-        match (at.wrapping_sub(ETHERNET), is_ip6) {
+        let value = low[offset] & bits;
+        match (offset.wrapping_sub(ETHERNET), is_ip6) {
             (1, false) => {
                 writes.traffic_class.mask |= bits;
                 writes.traffic_class.value |= value;
             }
-            (8, false) | (7, true) if bits == 0xff => writes.ttl = Some(low[at]),
+            (8, false) | (7, true) if bits == 0xff => writes.ttl = Some(low[offset]),
             // The checksum of the IPv4 header: the host updates it.
             (10 | 11, false) => {}
             (12..20, false) | (8..40, true) => writes.addresses = Some(addresses(&low, is_ip6)),
@@ -132,18 +134,18 @@ pub(crate) fn constant_writes<'e>(
                 }
             }
             (2 | 3, true) => writes.label = Some(label(&low)),
-            _ if at >= l4 && at < l4 + 4 && matches!(key.proto, TCP | UDP) => {
+            _ if offset >= l4 && offset < l4 + 4 && matches!(key.proto, TCP | UDP) => {
                 writes.ports =
                     Some([0, 2].map(|side| u16::from_be_bytes([low[l4 + side], low[l4 + side + 1]])));
             }
-            _ if is_checksum(key.proto, at.wrapping_sub(l4)) => {}
+            _ if is_checksum(key.proto, offset.wrapping_sub(l4)) => {}
             _ => return None,
         }
     }
     // [`FlowWrites`] has only whole labels.
-    let is_whole_label = [1, 2, 3].iter().all(|at| {
-        let mask = if *at == 1 { 0x0f } else { 0xff };
-        written(ETHERNET + at) & mask == mask
+    let is_whole_label = [1, 2, 3].iter().all(|offset| {
+        let mask = if *offset == 1 { 0x0f } else { 0xff };
+        written(ETHERNET + offset) & mask == mask
     });
     (writes.label.is_none() || before.label.is_some() || is_whole_label).then_some(writes)
 }
@@ -154,12 +156,12 @@ fn add_class(class: &mut TrafficClass, mask: u8, value: u8) {
 }
 
 fn addresses(bytes: &[u8], is_ip6: bool) -> [u128; 2] {
-    let number = |at: usize, len: usize| {
-        bytes[at..at + len].iter().fold(0u128, |number, byte| number << 8 | u128::from(*byte))
+    let number = |offset: usize, len: usize| {
+        bytes[offset..offset + len].iter().fold(0u128, |number, byte| number << 8 | u128::from(*byte))
     };
     match is_ip6 {
-        true => [ETHERNET + 8, ETHERNET + 24].map(|at| number(at, 16)),
-        false => [ETHERNET + 12, ETHERNET + 16].map(|at| number(at, 4)),
+        true => [ETHERNET + 8, ETHERNET + 24].map(|offset| number(offset, 16)),
+        false => [ETHERNET + 12, ETHERNET + 16].map(|offset| number(offset, 4)),
     }
 }
 
@@ -168,13 +170,13 @@ fn label(bytes: &[u8]) -> u32 {
 }
 
 /// Whether a byte of a transport header belongs to its checksum.
-fn is_checksum(proto: u8, at: usize) -> bool {
+fn is_checksum(proto: u8, offset: usize) -> bool {
     let start = match proto {
         TCP => 16,
         UDP => 6,
         _ => 2,
     };
-    at == start || at == start + 1
+    offset == start || offset == start + 1
 }
 
 #[cfg(test)]

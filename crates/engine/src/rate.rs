@@ -18,30 +18,30 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub(crate) struct Ticks(u64);
 
 /// Ticks per nanosecond and per second.
-const NANOSECOND: u64 = 64;
-const SECOND: u64 = NANOSECOND * 1_000_000_000;
+const TICKS_PER_NS: u64 = 64;
+const TICKS_PER_S: u64 = TICKS_PER_NS * 1_000_000_000;
 
 /// The largest difference between the clocks of two workers. If a cell is ahead of now by more than the burst
 /// plus this difference, it was last used years ago and its time has wrapped around.
-const SKEW: u64 = SECOND;
+const MAX_SKEW_TICKS: u64 = TICKS_PER_S;
 
 impl Ticks {
-    pub(crate) fn of_ns(now_ns: u64) -> Ticks {
-        Ticks(now_ns.wrapping_mul(NANOSECOND))
+    pub(crate) fn from_ns(now_ns: u64) -> Ticks {
+        Ticks(now_ns.wrapping_mul(TICKS_PER_NS))
     }
 }
 
 /// The duration of a unit has this many fractional bits: at the highest rates, a unit takes less than a tick.
-const FRACTION: u32 = 11;
+const FRACTION_BITS: u32 = 11;
 
 /// The longest duration of a burst: a quarter of the range of times. A cell that is further ahead counts as
 /// in the past.
-const LONGEST: u64 = 1 << 62;
+const MAX_BURST_TICKS: u64 = 1 << 62;
 
 /// A rate and its burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RateLimit {
-    /// The duration of one unit, in ticks with [`FRACTION`] fractional bits.
+    /// The duration of one unit, in ticks with [`FRACTION_BITS`] fractional bits.
     unit: u64,
     /// The duration of the burst, in ticks.
     burst: u64,
@@ -54,33 +54,33 @@ impl RateLimit {
     }
 
     /// The limit for answers (`answer rate`). The burst is a twentieth of `per_s`, at least 10.
-    pub(crate) fn of_answers(per_s: u32) -> RateLimit {
+    pub(crate) fn for_answers(per_s: u32) -> RateLimit {
         const BURST_PART: u32 = 20;
-        const LEAST_BURST: u32 = 10;
-        RateLimit::per_second(per_s, (per_s / BURST_PART).max(LEAST_BURST))
+        const MIN_BURST: u32 = 10;
+        RateLimit::per_second(per_s, (per_s / BURST_PART).max(MIN_BURST))
     }
 
     /// A limit of `units`, at least 1, per `seconds`, at most a day. The burst is `burst` units, cut to what
     /// takes two years.
     pub(crate) fn new((units, seconds): (u64, u64), burst: u64) -> RateLimit {
-        let period = (u128::from(SECOND) * u128::from(seconds)) << FRACTION;
+        let period = (u128::from(TICKS_PER_S) * u128::from(seconds)) << FRACTION_BITS;
         let unit = u64::try_from(period / u128::from(units.max(1))).unwrap_or(u64::MAX);
-        let mut limit = RateLimit { unit, burst: LONGEST };
-        limit.burst = limit.time_of(burst.max(1)).min(LONGEST);
+        let mut limit = RateLimit { unit, burst: MAX_BURST_TICKS };
+        limit.burst = limit.time_of(burst.max(1)).min(MAX_BURST_TICKS);
         limit
     }
 
     /// The duration of some units, in ticks.
     #[inline]
     fn time_of(&self, units: u64) -> u64 {
-        u64::try_from((u128::from(self.unit) * u128::from(units)) >> FRACTION).unwrap_or(u64::MAX)
+        u64::try_from((u128::from(self.unit) * u128::from(units)) >> FRACTION_BITS).unwrap_or(u64::MAX)
     }
 
     /// How far a theoretical arrival time is ahead of now, in ticks; 0 if it is in the past.
     #[inline]
     fn ahead(&self, arrival: u64, Ticks(now): Ticks) -> u64 {
         let ahead = arrival.wrapping_sub(now);
-        if ahead <= self.burst + SKEW { ahead } else { 0 }
+        if ahead <= self.burst + MAX_SKEW_TICKS { ahead } else { 0 }
     }
 
     /// The theoretical arrival time after taking `units`; `None` if they exceed the limit.
@@ -117,12 +117,12 @@ impl<W: Borrow<AtomicU64>> RateCell<W> {
 
     /// How far the cell is ahead of now, in ticks: 0 if the whole burst is available, as in an unused cell.
     #[inline]
-    pub(crate) fn busy(&self, limit: &RateLimit, now: Ticks) -> u64 {
+    pub(crate) fn ahead(&self, limit: &RateLimit, now: Ticks) -> u64 {
         limit.ahead(self.0.borrow().load(Relaxed), now)
     }
 
     /// Resets the cell to an unused one.
-    pub(crate) fn restart(&self, Ticks(now): Ticks) {
+    pub(crate) fn reset(&self, Ticks(now): Ticks) {
         self.0.borrow().store(now, Relaxed);
     }
 }
@@ -136,7 +136,7 @@ mod tests {
     struct Bucket {
         /// The available units, times `unit`.
         level: i128,
-        most: i128,
+        max: i128,
         unit: i128,
         at_ns: u64,
     }
@@ -144,13 +144,13 @@ mod tests {
     impl Bucket {
         fn full((_, seconds): (u64, u64), burst: u64) -> Bucket {
             let unit = i128::from(seconds) * 1_000_000_000;
-            let most = i128::from(burst) * unit;
-            Bucket { level: most, most, unit, at_ns: 0 }
+            let max = i128::from(burst) * unit;
+            Bucket { level: max, max, unit, at_ns: 0 }
         }
 
         fn fill(&mut self, (units, _): (u64, u64), now_ns: u64) {
             let gained = i128::from(now_ns - self.at_ns) * i128::from(units);
-            self.level = (self.level + gained).min(self.most);
+            self.level = (self.level + gained).min(self.max);
             self.at_ns = now_ns;
         }
     }
@@ -167,7 +167,7 @@ mod tests {
             packets in prop::collection::vec((0_u64..5, 0_u64..2_000_000_000, 1_u64..1500), 1..200),
         ) {
             // `RateLimit::new` cuts longer bursts.
-            prop_assume!(burst * seconds / units < LONGEST / SECOND);
+            prop_assume!(burst * seconds / units < MAX_BURST_TICKS / TICKS_PER_S);
             let (rate, cell) = ((units, seconds), RateCell::<AtomicU64>::default());
             let limit = RateLimit::new(rate, burst);
             let mut bucket = Bucket::full(rate, burst);
@@ -176,7 +176,7 @@ mod tests {
                 now_ns += if pause == 0 { gap_ns } else { gap_ns / 1_000_000 };
                 let size = size.min(burst);
                 bucket.fill(rate, now_ns);
-                let fits = cell.take_units(&limit, size, Ticks::of_ns(start_ns + now_ns));
+                let fits = cell.take_units(&limit, size, Ticks::from_ns(start_ns + now_ns));
                 let wanted = i128::from(size) * bucket.unit;
                 let slack = (taken + wanted) / 1000 + bucket.unit / 100;
                 if fits {
@@ -195,12 +195,12 @@ mod tests {
         let (limit, cell) = (RateLimit::new((1, 60), 3), RateCell::<AtomicU64>::default());
         let minute = 60 * 1_000_000_000_u64;
         for round in [1, 2, 1000, 3_000_000] {
-            let now = Ticks::of_ns(round * 10 * minute);
-            assert_eq!(cell.busy(&limit, now), 0);
+            let now = Ticks::from_ns(round * 10 * minute);
+            assert_eq!(cell.ahead(&limit, now), 0);
             let taken = (0..10).filter(|_| cell.take(&limit, now)).count();
             assert_eq!(taken, 3, "{round}");
-            assert!(!cell.has_room(&limit, now) && cell.busy(&limit, now) > 0);
-            cell.restart(now);
+            assert!(!cell.has_room(&limit, now) && cell.ahead(&limit, now) > 0);
+            cell.reset(now);
             assert!(cell.has_room(&limit, now));
         }
     }

@@ -93,7 +93,7 @@ impl ServerTraffic {
         more.0.into_iter().for_each(|(slot, count)| self.add(slot, count));
     }
 
-    pub(crate) fn of(&self, slot: ServerSlot) -> Count {
+    pub(crate) fn count(&self, slot: ServerSlot) -> Count {
         self.0.get(&slot).copied().unwrap_or_default()
     }
 }
@@ -158,7 +158,7 @@ pub(crate) struct ServerCells(Arc<Vec<Arc<[ServerCell]>>>);
 
 impl ServerCells {
     /// Provides zeroed cells for a slot that no worker uses.
-    pub(crate) fn begin(&mut self, slot: ServerSlot) {
+    pub(crate) fn allocate(&mut self, slot: ServerSlot) {
         while self.0.len() * CHUNK <= slot.index() {
             Arc::make_mut(&mut self.0).push((0..CHUNK).map(|_| ServerCell::default()).collect());
         }

@@ -3,12 +3,12 @@
 
 use crate::compiled::PacketSelector;
 use crate::control::{Connections, NoAnswer};
-use crate::pipeline::{TapQueue, TapWants, TappedPacket, WorkerTap};
+use crate::pipeline::{TapOptions, TapQueue, TappedPacket, WorkerTap};
 use std::sync::Arc;
 
 /// Packets that wait for the reader of a tap. Further packets are left out and counted. The queue takes 12
 /// MB.
-const WAITING: usize = 4096;
+const QUEUE_LEN: usize = 4096;
 
 /// Why a tap could not start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,18 +36,18 @@ impl Connections {
     ///
     /// # Errors
     /// There are too many taps, or a worker does not answer. No tap remains then.
-    pub fn tap(&self, selector: PacketSelector, wants: TapWants) -> Result<PacketTap, TapError> {
-        self.tap_with_room(selector, wants, WAITING)
+    pub fn tap(&self, selector: PacketSelector, options: TapOptions) -> Result<PacketTap, TapError> {
+        self.tap_with_capacity(selector, options, QUEUE_LEN)
     }
 
     /// [`Connections::tap`] with a queue of this many packets.
     ///
     /// # Errors
     /// As for [`Connections::tap`].
-    pub fn tap_with_room(
+    pub fn tap_with_capacity(
         &self,
         selector: PacketSelector,
-        wants: TapWants,
+        options: TapOptions,
         packets: usize,
     ) -> Result<PacketTap, TapError> {
         let (queue, selector) = (Arc::new(TapQueue::new(packets)), Arc::new(selector));
@@ -55,8 +55,8 @@ impl Connections {
         // it.
         let tap = PacketTap { queue: Arc::clone(&queue), connections: self.clone() };
         for worker in 0..self.workers() {
-            let of_worker = WorkerTap::new(Arc::clone(&queue), Arc::clone(&selector), wants);
-            let refused = self.run(worker, move |pipeline, _| pipeline.add_tap(of_worker))?;
+            let worker_tap = WorkerTap::new(Arc::clone(&queue), Arc::clone(&selector), options);
+            let refused = self.run(worker, move |pipeline, _| pipeline.add_tap(worker_tap))?;
             if refused.is_some() {
                 return Err(TapError::TooMany);
             }

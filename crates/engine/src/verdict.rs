@@ -17,7 +17,7 @@ pub enum Verdict {
     Hand(u16),
     /// Free the packet's buffer, and count the packet neither as sent nor as dropped. The packet is a
     /// fragment that arrived before the first fragment of its datagram, and the worker keeps a copy.
-    /// [`Worker::give_back`](crate::Worker::give_back) returns the copy under this number, unless the worker
+    /// [`Worker::return_packets`](crate::Worker::return_packets) returns the copy under this number, unless the worker
     /// drops it first and counts the drop. Until then, no other packet has this number.
     Held(u16),
     /// Free the packet's buffer, and count the packet neither as sent nor as dropped. The stream of its
@@ -44,14 +44,14 @@ pub struct TranslatedPackets([u64; VECTOR / 64]);
 impl TranslatedPackets {
     /// Whether the packet with this index was rewritten.
     #[inline]
-    pub fn has(&self, at: usize) -> bool {
-        self.0.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
+    pub fn has(&self, index: usize) -> bool {
+        self.0.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
     #[inline]
-    pub(crate) fn add(&mut self, at: usize) {
-        if let Some(word) = self.0.get_mut(at / 64) {
-            *word |= 1 << (at % 64);
+    pub(crate) fn add(&mut self, index: usize) {
+        if let Some(word) = self.0.get_mut(index / 64) {
+            *word |= 1 << (index % 64);
         }
     }
 
@@ -60,7 +60,7 @@ impl TranslatedPackets {
         if first == 0 {
             *self = others;
         } else {
-            (0..VECTOR).filter(|at| others.has(*at)).for_each(|at| self.add(first + at));
+            (0..VECTOR).filter(|index| others.has(*index)).for_each(|index| self.add(first + index));
         }
     }
 }
@@ -73,12 +73,12 @@ pub enum Origin {
     /// Another worker handed the packets over. The receiving worker hands over only fragments, and only once
     /// more: from the worker that tracks their datagram to the owner of its connection.
     Worker,
-    /// The worker held the packets, and [`Worker::give_back`](crate::Worker::give_back) returned them.
+    /// The worker held the packets, and [`Worker::return_packets`](crate::Worker::return_packets) returned them.
     Held,
-    /// The worker generated the packets, and [`Worker::give_back`](crate::Worker::give_back) returned them.
-    Made,
+    /// The worker generated the packets, and [`Worker::return_packets`](crate::Worker::return_packets) returned them.
+    Generated,
     /// The worker generated the packets as answers to other packets, and
-    /// [`Worker::give_back`](crate::Worker::give_back) returned them. An answer leaves on the port on which
+    /// [`Worker::return_packets`](crate::Worker::return_packets) returned them. An answer leaves on the port on which
     /// the answered packet arrived, and no rules apply to it.
     Answer,
 }

@@ -6,7 +6,7 @@ use crate::compiled::Snapshot;
 use crate::conntrack::{EditTotals, SharedState, TracedEdit};
 use crate::counters::Count;
 use crate::drop::DropReason;
-use crate::made::MadePacket;
+use crate::generated::GeneratedPacket;
 use crate::offload::FlowOffload;
 use crate::pipeline::{PacketTrace, Pipeline, RewriteTicket};
 use crate::verdict::{Cycles, Origin, ProcessedPacket, ReturnedPacket, TranslatedPackets, VECTOR, Verdict};
@@ -164,10 +164,11 @@ impl Worker {
         let mut translated = TranslatedPackets::default();
         for (number, ((packets, verdicts), tickets)) in columns.enumerate() {
             let (verdicts, tickets) = (&mut verdicts[..packets.len()], &mut tickets[..packets.len()]);
-            let by = (origin, &*self.snapshot);
+            let vector_context = (origin, &*self.snapshot);
             let hook = trace_hook.as_mut().map(|hook| &mut **hook as &mut dyn FnMut(PacketTrace));
-            let of_vector = self.pipeline.run_to_tickets(by, cycles, packets, verdicts, tickets, hook);
-            translated.add_all(number * vector, of_vector);
+            let vector_translated =
+                self.pipeline.run_to_tickets(vector_context, cycles, packets, verdicts, tickets, hook);
+            translated.add_all(number * vector, vector_translated);
         }
         self.fold(count);
         translated
@@ -212,10 +213,10 @@ impl Worker {
         self.pipeline.conntrack().set_ack_space(acks);
     }
 
-    /// Records from now on each edit of streams, at most `most` edits. For a host that explains a run: each
+    /// Records from now on each edit of streams, at most `max` edits. For a host that explains a run: each
     /// record allocates memory.
-    pub fn trace_edits(&mut self, most: usize) {
-        self.pipeline.conntrack().trace_edits(most);
+    pub fn trace_edits(&mut self, max: usize) {
+        self.pipeline.conntrack().trace_edits(max);
     }
 
     /// Takes the edits that were recorded since the last call. Their packets are those of the last
@@ -240,19 +241,21 @@ impl Worker {
     /// [`drive`](crate::host::drive). `out` returns false if no buffer is free. A held packet is then counted
     /// as dropped; a generated packet is not counted.
     #[inline]
-    pub fn give_back(&mut self, mut out: impl FnMut(ReturnedPacket<'_>) -> bool) -> Option<Origin> {
-        self.give_held(&mut out).or_else(|| self.give_made(&mut out)).or_else(|| self.give_answers(&mut out))
+    pub fn return_packets(&mut self, mut out: impl FnMut(ReturnedPacket<'_>) -> bool) -> Option<Origin> {
+        self.return_held(&mut out)
+            .or_else(|| self.return_generated(&mut out))
+            .or_else(|| self.return_answers(&mut out))
     }
 
-    fn give_held(&mut self, out: &mut impl FnMut(ReturnedPacket<'_>) -> bool) -> Option<Origin> {
+    fn return_held(&mut self, out: &mut impl FnMut(ReturnedPacket<'_>) -> bool) -> Option<Origin> {
         let conntrack = self.pipeline.conntrack();
         if !conntrack.has_released() {
             return None;
         }
-        let (mut given, mut lost) = (0, 0);
-        let mut give = |Released { place, port, link, bytes }: Released<'_>| {
-            let taken = out(ReturnedPacket { held: Some(place), port, link, bytes });
-            if taken { given += 1 } else { lost += 1 }
+        let (mut returned, mut lost) = (0, 0);
+        let mut give = |Released { slot, port, link, bytes }: Released<'_>| {
+            let taken = out(ReturnedPacket { held: Some(slot), port, link, bytes });
+            if taken { returned += 1 } else { lost += 1 }
         };
         for _ in 0..VECTOR {
             if !conntrack.take_released(&mut give) {
@@ -260,52 +263,52 @@ impl Worker {
             }
         }
         self.count_dropped(DropReason::NoBuffer, lost);
-        (given > 0).then_some(Origin::Held)
+        (returned > 0).then_some(Origin::Held)
     }
 
-    fn give_made(&mut self, out: &mut impl FnMut(ReturnedPacket<'_>) -> bool) -> Option<Origin> {
-        let mut given = None;
+    fn return_generated(&mut self, out: &mut impl FnMut(ReturnedPacket<'_>) -> bool) -> Option<Origin> {
+        let mut returned = None;
         let mut left = VECTOR;
         while left > 0
-            && let Some(kind) = self.pipeline.conntrack().give_segment(out)
+            && let Some(kind) = self.pipeline.conntrack().return_segment(out)
         {
             if let Some(kind) = kind {
-                self.pipeline.cells().count_made(kind);
-                given = Some(Origin::Made);
+                self.pipeline.cells().count_generated(kind);
+                returned = Some(Origin::Generated);
                 left -= 1;
             }
         }
         for _ in 0..left {
-            let Some(made) = self.pipeline.conntrack().take_made() else { break };
-            let MadePacket { kind, port, link, ref bytes } = made;
+            let Some(packet) = self.pipeline.conntrack().take_generated() else { break };
+            let GeneratedPacket { kind, port, link, ref bytes } = packet;
             if out(ReturnedPacket { held: None, port, link, bytes }) {
-                self.pipeline.cells().count_made(kind);
-                given = Some(Origin::Made);
+                self.pipeline.cells().count_generated(kind);
+                returned = Some(Origin::Generated);
             }
         }
-        given
+        returned
     }
 
-    fn give_answers(&mut self, out: &mut impl FnMut(ReturnedPacket<'_>) -> bool) -> Option<Origin> {
-        let mut given = None;
+    fn return_answers(&mut self, out: &mut impl FnMut(ReturnedPacket<'_>) -> bool) -> Option<Origin> {
+        let mut returned = None;
         for _ in 0..VECTOR {
-            let answer = self.pipeline.answers().give(|Answer { kind, port, link, bytes }| {
+            let answer = self.pipeline.answers().pop(|Answer { kind, port, link, bytes }| {
                 out(ReturnedPacket { held: None, port, link, bytes }).then_some(kind)
             });
             let Some(answer) = answer else { break };
             if let Some(kind) = answer {
-                self.pipeline.cells().count_made(kind);
-                given = Some(Origin::Answer);
+                self.pipeline.cells().count_generated(kind);
+                returned = Some(Origin::Answer);
             }
         }
-        given
+        returned
     }
 
     /// Held packets that were dropped since the last call, by reason. The worker has already counted them.
     /// For hosts with drop counters of their own, since no verdict reports these drops.
     pub fn take_lost(&mut self) -> [(DropReason, u64); 2] {
-        let HeldLosses { aged, crowded_out } = self.pipeline.conntrack().take_lost();
-        [(DropReason::FragmentEarly, aged), (DropReason::FragmentNoRoom, crowded_out)]
+        let HeldLosses { aged, evicted } = self.pipeline.conntrack().take_lost();
+        [(DropReason::FragmentEarly, aged), (DropReason::FragmentNoRoom, evicted)]
     }
 
     /// Limits the number of held fragments, and their total bytes. The defaults are 4096 and 4 MiB. A host

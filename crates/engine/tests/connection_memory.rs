@@ -14,7 +14,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// From so many connections on what tables take in any case is little beside them.
-const FEW: usize = 56_000;
+const MEASURED_FROM: usize = 56_000;
 /// Tables that double do so at 57,344.
 const MANY: usize = if cfg!(debug_assertions) { 58_000 } else { 1_500_000 };
 /// So many make all workers take what they take for any.
@@ -56,21 +56,21 @@ fn begins(workers: &mut [Worker], frame: &mut [u8]) -> bool {
 }
 
 /// The most bytes that a connection has taken at any time, under rules and with so many workers.
-fn most(text: &str, workers: usize, frame: First) -> usize {
+fn peak_per_connection(text: &str, workers: usize, frame: First) -> usize {
     let (mut engine, mut workers) = Engine::new(ports(), workers, &SeedTree::repeatable(1));
     let text = format!("set conn max 100000000\nset conn per-source 9\n{text}");
     engine.publish(&policy(&text)).expect("it can be put in force");
     assert!((0..FIRST).all(|number| begins(&mut workers, &mut frame(number as u32))));
     let before = LIVE.load(Relaxed);
     PEAK.store(before, Relaxed);
-    let mut most = 0;
+    let mut peak = 0;
     for number in 1..=MANY {
         assert!(begins(&mut workers, &mut frame((FIRST + number) as u32)), "{number}");
-        if number >= FEW {
-            most = most.max((PEAK.load(Relaxed) - before).div_ceil(number));
+        if number >= MEASURED_FROM {
+            peak = peak.max((PEAK.load(Relaxed) - before).div_ceil(number));
         }
     }
-    most
+    peak
 }
 
 #[test]
@@ -91,9 +91,10 @@ fn a_connection_takes_no_more_than_documented() {
     ];
     // With two workers a connection takes more on the whole, and there is no time for both without optimization.
     let workers: &[usize] = if cfg!(debug_assertions) { &[2] } else { &[1, 2] };
-    let measured = cases
-        .map(|(name, text, frame)| (name, workers.iter().map(|workers| most(text, *workers, frame)).max()));
+    let measured = cases.map(|(name, text, frame)| {
+        (name, workers.iter().map(|workers| peak_per_connection(text, *workers, frame)).max())
+    });
     let promised = CONNECTION_BYTES as usize;
-    assert!(measured.iter().all(|(_, most)| most.is_some_and(|most| most <= promised)), "{measured:?}");
+    assert!(measured.iter().all(|(_, peak)| peak.is_some_and(|peak| peak <= promised)), "{measured:?}");
     println!("{measured:?}");
 }

@@ -136,10 +136,10 @@ fn memory_stays_as_rules_come_and_go() {
         looks.push(churn.live());
     }
     let (early, late) = looks.split_at(LOOKS / 2);
-    let most = |looks: &[usize]| looks.iter().copied().max().unwrap_or(0);
-    assert!(most(late) < most(early) * 21 / 20, "{looks:?}");
+    let peak = |looks: &[usize]| looks.iter().copied().max().unwrap_or(0);
+    assert!(peak(late) < peak(early) * 21 / 20, "{looks:?}");
 
     churn.grow_to(0);
     let left = churn.live() - empty;
-    assert!(left < most(early) / 10, "{left} bytes are left of {looks:?}");
+    assert!(left < peak(early) / 10, "{left} bytes are left of {looks:?}");
 }

@@ -7,7 +7,7 @@
 mod host;
 
 use host::{engine, pass, policy};
-use mmb_engine::{DropReason, NoCycles, Origin, TapWants, VECTOR, Verdict};
+use mmb_engine::{DropReason, NoCycles, Origin, TapOptions, VECTOR, Verdict};
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::PacketFilter;
 use mmb_testkit::{Frame, Icmp, Ip4, Tcp, Udp, Upper};
@@ -155,7 +155,7 @@ fn packets_that_are_told_allocate_nothing() {
         let (mut engine, mut worker) = engine(&text);
         let connections = engine.connections();
         let watch = std::thread::scope(|scope| {
-            let asking = scope.spawn(|| connections.watch_with_room(100).expect("the worker answers"));
+            let asking = scope.spawn(|| connections.watch_with_capacity(100).expect("the worker answers"));
             while !asking.is_finished() {
                 worker.process(0, &NoCycles, &mut [], &mut []);
                 std::thread::yield_now();
@@ -208,7 +208,7 @@ fn fragments_that_wait_allocate_nothing() {
         let before = CALLS.get();
         worker.process(round, &NoCycles, &mut packets, &mut verdicts);
         let mut given = 0;
-        worker.give_back(|released| {
+        worker.return_packets(|released| {
             copies[given].clear();
             copies[given].extend_from_slice(released.bytes);
             given += 1;
@@ -321,13 +321,13 @@ fn taps_allocate_nothing() {
     let (mut engine, worker) = engine(rules);
     let selector = engine.selector(&PacketFilter::default()).expect("it names no port");
     let wants =
-        TapWants { received: true, sent: true, dropped: true, all: true, reason: None, snaplen: 16_384 };
+        TapOptions { received: true, sent: true, dropped: true, all: true, reason: None, snaplen: 16_384 };
     let worker = Arc::new(Mutex::new(worker));
     let driven = Arc::clone(&worker);
     let idle = move |_| driven.lock().expect("no test has failed").process(0, &NoCycles, &mut [], &mut []);
     let connections = engine.connections().driven_by(Arc::new(idle));
     // Room for a round and a half: the third one finds some of it taken.
-    let tap = connections.tap_with_room(selector, wants, 3 * VECTOR).expect("it answers");
+    let tap = connections.tap_with_capacity(selector, wants, 3 * VECTOR).expect("it answers");
     let mut seen = 0;
     for round in 0..3 {
         let mut buffers = frames();

@@ -15,7 +15,7 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// From so many streams on, what the tables take in any case is little beside them.
-const FEW: u32 = 20_000;
+const MEASURED_FROM: u32 = 20_000;
 /// Tables that double do so in between.
 const MANY: u32 = 40_000;
 /// Streams between two looks at the memory.
@@ -58,7 +58,7 @@ fn literals() -> Vec<String> {
     (0..LITERALS).map(|number| format!("{:x}literal", number.wrapping_mul(0x9e37_79b9))).collect()
 }
 
-/// The bytes that connections have taken at most so far, at every step from `FEW` on.
+/// The bytes that connections have taken at most so far, at every step from `MEASURED_FROM` on.
 fn taken(rule: &str) -> Vec<usize> {
     let (mut engine, mut workers) = Engine::new(ports(), 1, &SeedTree::repeatable(1));
     let text = format!("set conn max 1000000\nset stream max 1000000\nset stream memory 16\n{rule}");
@@ -66,10 +66,10 @@ fn taken(rule: &str) -> Vec<usize> {
     (0..FIRST).for_each(|number| rests(&mut workers[0], number));
     let before = LIVE.load(Relaxed);
     PEAK.store(before, Relaxed);
-    let mut taken = Vec::with_capacity(((MANY - FEW) / STEP) as usize + 1);
+    let mut taken = Vec::with_capacity(((MANY - MEASURED_FROM) / STEP) as usize + 1);
     for number in 1..=MANY {
         rests(&mut workers[0], FIRST + number);
-        if number >= FEW && number % STEP == 0 {
+        if number >= MEASURED_FROM && number % STEP == 0 {
             taken.push(PEAK.load(Relaxed) - before);
         }
     }
@@ -95,13 +95,13 @@ fn an_idle_stream_takes_no_more_than_documented() {
     ] {
         let found = if target.starts_with("mask") { ", \"request\"" } else { "" };
         let with = taken(&format!("add-stateful tcp-dport 80 {name} {{{texts}{found}}} {target}"));
-        let streams = (FEW as usize..).step_by(STEP as usize);
+        let streams = (MEASURED_FROM as usize..).step_by(STEP as usize);
         let each = with.iter().zip(&alone).zip(streams).map(|((with, alone), count)| (with - alone) / count);
-        let most = each.max().expect("some steps") + searched * state;
+        let max = each.max().expect("some steps") + searched * state;
         println!(
-            "{name} {target}: {most} bytes at most, {} of them {searched} states of the search",
+            "{name} {target}: {max} bytes at most, {} of them {searched} states of the search",
             searched * state
         );
-        assert!(most <= promised, "{name} {target}: {most}");
+        assert!(max <= promised, "{name} {target}: {max}");
     }
 }

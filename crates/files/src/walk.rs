@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
 /// The most links on one path, as in the kernel (path_resolution(7)).
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// Follows all links of a path, the last name included. Returns the directory in which the path then ends, opened
 /// without permission to list it, and the last name in that directory, which need not exist.
@@ -37,7 +37,7 @@ pub(crate) fn walk(path: &Path) -> Result<(OwnedFd, OsString), FileError> {
                 return Err(FileError::ForeignLink(named(path, &name), status.st_uid));
             }
             links += 1;
-            if links > MOST_LINKS {
+            if links > MAX_LINKS {
                 return Err(Errno::LOOP.into());
             }
             let target = rustix::fs::readlinkat(&found, "", Vec::new())?;

@@ -9,10 +9,10 @@ use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The longest line that is read, without its end: the longest EPRT has 52 bytes.
-const MOST_LINE: usize = 64;
+const MAX_LINE_BYTES: usize = 64;
 
 /// The most bytes of an end as an argument.
-pub const MOST_FTP_END: usize = 64;
+pub const MAX_FTP_END_BYTES: usize = 64;
 
 /// Verbs with which a client begins (RFC 959, 2228, 2389, 2640, 3659, 7151).
 const FIRST_VERBS: [&[u8]; 13] = [
@@ -90,7 +90,7 @@ impl FtpStep {
 
 impl FtpEnd {
     /// Writes it as an argument; `None` if the form has no room for its address.
-    pub fn write(&self, form: FtpForm, buffer: &mut [u8; MOST_FTP_END]) -> Option<usize> {
+    pub fn write(&self, form: FtpForm, buffer: &mut [u8; MAX_FTP_END_BYTES]) -> Option<usize> {
         let FtpEnd { address, port } = *self;
         let mut rest = &mut buffer[..];
         let written = match (form, address) {
@@ -111,12 +111,12 @@ impl FtpEnd {
 }
 
 /// The most bytes of a client's first line, with its end, that tell that a connection is one of FTP.
-pub const MOST_FIRST_LINE: usize = 128;
+pub const MAX_FIRST_LINE_BYTES: usize = 128;
 
 /// Whether the first line of a client, which is complete in these bytes, is a command of FTP. Requests of other protocols are not: one of HTTP
 /// may have any method, but names its version (RFC 9112, section 3).
 pub fn begins_ftp(bytes: &[u8]) -> bool {
-    let Some(end) = memchr(b'\n', &bytes[..bytes.len().min(MOST_FIRST_LINE)]) else { return false };
+    let Some(end) = memchr(b'\n', &bytes[..bytes.len().min(MAX_FIRST_LINE_BYTES)]) else { return false };
     let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
     let (verb, rest) = line.split_at(line.len().min(4));
     let is_verb = FIRST_VERBS.iter().any(|known| known.eq_ignore_ascii_case(verb));
@@ -131,7 +131,7 @@ fn may_become_command(line: &[u8]) -> bool {
     let is = |known: &[u8; 5]| known[..verb.len()].eq_ignore_ascii_case(verb);
     let argument = line.get(5..).unwrap_or_default();
     let is_number = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b',' | b' ');
-    line.len() <= MOST_LINE
+    line.len() <= MAX_LINE_BYTES
         && (is(b"PORT ") && argument.iter().all(is_number)
             || is(b"EPRT ") && argument.iter().all(|byte| matches!(byte, b' '..=b'~')))
 }
@@ -139,7 +139,7 @@ fn may_become_command(line: &[u8]) -> bool {
 /// The command that a line is: where its argument starts, and what it says.
 fn command(line: &[u8]) -> Option<(usize, FtpEnd, FtpForm)> {
     let (verb, rest) = line.split_at_checked(5)?;
-    if line.len() > MOST_LINE {
+    if line.len() > MAX_LINE_BYTES {
         return None;
     }
     let argument = rest.trim_ascii_start();
@@ -182,7 +182,7 @@ fn eprt(argument: &[u8]) -> Option<(FtpEnd, u8)> {
 }
 
 /// A plain decimal number.
-fn decimal(digits: &[u8], most: u16) -> Option<u16> {
+fn decimal(digits: &[u8], max: u16) -> Option<u16> {
     let is_plain = (1..=5).contains(&digits.len())
         && digits.iter().all(u8::is_ascii_digit)
         && (digits.len() == 1 || digits[0] != b'0');
@@ -190,7 +190,7 @@ fn decimal(digits: &[u8], most: u16) -> Option<u16> {
         return None;
     }
     let number = digits.iter().fold(0_u32, |number, digit| number * 10 + u32::from(digit - b'0'));
-    u16::try_from(number).ok().filter(|number| *number <= most)
+    u16::try_from(number).ok().filter(|number| *number <= max)
 }
 
 #[cfg(test)]
@@ -248,7 +248,7 @@ mod tests {
         ] {
             assert_eq!(first(line.as_bytes()), FtpStep::Nothing, "{line:?}");
         }
-        let long = format!("PORT {}10,0,0,1,4,1\r\n", " ".repeat(MOST_LINE));
+        let long = format!("PORT {}10,0,0,1,4,1\r\n", " ".repeat(MAX_LINE_BYTES));
         assert_eq!(first(long.as_bytes()), FtpStep::Nothing);
     }
 
@@ -295,7 +295,7 @@ mod tests {
         ] {
             assert!(!begins_ftp(other), "{}", other.escape_ascii());
         }
-        let long = [b"USER ", &[b'a'; MOST_FIRST_LINE][..], b"\n"].concat();
+        let long = [b"USER ", &[b'a'; MAX_FIRST_LINE_BYTES][..], b"\n"].concat();
         assert!(!begins_ftp(&long), "nobody has such a name");
     }
 
@@ -311,7 +311,7 @@ mod tests {
         #[test]
         fn what_is_written_is_read(end in ends(), delimiter in 0..4_usize, is_port: bool) {
             let form = if is_port { FtpForm::Port } else { FtpForm::Eprt(b"|!#$"[delimiter]) };
-            let mut buffer = [0; MOST_FTP_END];
+            let mut buffer = [0; MAX_FTP_END_BYTES];
             let Some(len) = end.write(form, &mut buffer) else {
                 prop_assert!(is_port && end.address.is_ipv6());
                 return Ok(());

@@ -11,11 +11,11 @@ mod host;
 mod http1;
 mod tls_sni;
 
-pub use ftp::{FtpEnd, FtpForm, FtpStep, MOST_FIRST_LINE, MOST_FTP_END, begins_ftp};
+pub use ftp::{FtpEnd, FtpForm, FtpStep, MAX_FIRST_LINE_BYTES, MAX_FTP_END_BYTES, begins_ftp};
 pub use host::{host_matches, name_key};
 pub use http1::{
     BodyFraming, BodyPlace, DEFAULT_HEAD_LIMIT, FramingKind, HeadBuffer, HeaderLine, Headers, HttpConnection,
-    HttpDirection, HttpPiece, HttpUnfit, HttpVersion, MOST_HEADERS, MOST_OUTSTANDING, RequestHead,
+    HttpDirection, HttpPiece, HttpUnfit, HttpVersion, MAX_HEADERS, MAX_OUTSTANDING, RequestHead,
     ResponseHead, Span, is_folded, is_host_and_port, list_items, trim_blanks, unfold,
 };
 pub use tls_sni::{ClientHello, HelloProgress};

@@ -92,7 +92,7 @@ impl HttpEditor {
         let gathered = gather((&mut self.connection, direction), bytes, is_end, buffer, (runs, copied));
         let gathered = gathered.map_err(Refusal::Unfit)?;
         let mut ending = gathered.ending;
-        if gathered.end == 0 && !ending.is_last() {
+        if gathered.end == 0 && !ending.ends_body() {
             return incomplete_line(input);
         }
         let content = gathered.content(bytes, runs, copied);
@@ -102,7 +102,7 @@ impl HttpEditor {
             self.detect((rules, live, scanner), direction, fresh, &offset_of, out)?;
         }
         let editing = Editing { rules, live, bits: body.editing };
-        let is_final = ending.is_last() || (release && ending == Ending::More);
+        let is_final = ending.ends_body() || (release && ending == Ending::More);
         let mut count = editing.find(scratch, content, body.before, is_final, found);
         if is_final && count < content.len() {
             // There are more matches than are edited together.

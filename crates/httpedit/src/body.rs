@@ -1,6 +1,6 @@
 //! Content of bodies: what rules find in it, and what becomes of it.
 
-use crate::limits::{MOST_FOUND, MOST_GATHERED, MOST_RUNS, MOST_WRITTEN};
+use crate::limits::{MAX_GATHERED_BYTES, MAX_MATCHES, MAX_RUNS, MAX_WRITTEN_BYTES};
 use crate::mend::mend_framing;
 use crate::output::Emitter;
 use crate::plan::{RuleBits, places};
@@ -54,7 +54,7 @@ pub(crate) enum Ending {
 
 impl Ending {
     /// Whether no content follows.
-    pub(crate) fn is_last(self) -> bool {
+    pub(crate) fn ends_body(self) -> bool {
         match self {
             Ending::LastChunk(_) | Ending::End | Ending::Truncated(_) | Ending::Refused => true,
             Ending::More | Ending::Full => false,
@@ -94,18 +94,18 @@ pub(crate) fn gather(
     let begin = connection.place(direction);
     let (mut at, mut len, mut is_cut) = (0, 0, false);
     let ending = loop {
-        if runs.len() == MOST_RUNS || (runs.len() > 1 && len >= MOST_GATHERED) {
+        if runs.len() == MAX_RUNS || (runs.len() > 1 && len >= MAX_GATHERED_BYTES) {
             break Ending::Full;
         }
         match connection.next(direction, &bytes[at..], is_end, buffer) {
             HttpPiece::Body { len: run } => {
-                let most = if runs.is_empty() { run } else { MOST_GATHERED.saturating_sub(len) };
-                is_cut = most < run;
-                if most > 0 {
-                    runs.push(Run { start: at, len: run.min(most) });
+                let max = if runs.is_empty() { run } else { MAX_GATHERED_BYTES.saturating_sub(len) };
+                is_cut = max < run;
+                if max > 0 {
+                    runs.push(Run { start: at, len: run.min(max) });
                 }
-                len += run.min(most);
-                at += run.min(most);
+                len += run.min(max);
+                at += run.min(max);
                 if is_cut {
                     break Ending::Full;
                 }
@@ -221,7 +221,7 @@ impl<'e> Editing<'e> {
     pub(crate) fn emit_tails(&self, emitter: &mut Emitter<'_>, slots: &[u16]) {
         for (place, rule) in self.rules().filter(|(_, rule)| !rule.tail.is_empty()) {
             if slots.get(place) == Some(&rule.met()) {
-                emitter.by(rule.number);
+                emitter.add_rule(rule.number);
                 emitter.insert(&rule.tail);
             }
         }
@@ -271,7 +271,7 @@ impl<'e> Editing<'e> {
             from = match_.end;
             written += edit.action.len_for(match_.end - match_.start);
             found.push(match_);
-            if found.len() == MOST_FOUND || written > MOST_WRITTEN {
+            if found.len() == MAX_MATCHES || written > MAX_WRITTEN_BYTES {
                 return from;
             }
         }
@@ -341,7 +341,7 @@ impl Writer<'_, '_> {
 
     fn drop(&mut self, count: usize) {
         self.each(count, |emitter, rule, count| {
-            emitter.by(rule);
+            emitter.add_rule(rule);
             emitter.drop(count);
         });
     }

@@ -1,6 +1,6 @@
 //! What callers see of an editor.
 
-use crate::exchange::{Exchanges, MOST_LIVE_RULES};
+use crate::exchange::{Exchanges, MAX_LIVE_RULES};
 use crate::memory::HttpMemory;
 use crate::output::{EditOutput, HttpNote};
 use crate::plan::BodyPlan;
@@ -39,7 +39,7 @@ pub enum HttpProgress {
     /// The bytes cannot be read, and the connection must end. Either `http unfit` is `close` and some rule does more than
     /// report, or the previous message has left without its length.
     Unfit(HttpUnfit),
-    /// There is no room for the state of a scan, or the connection has more than [`MOST_LIVE_RULES`] rules.
+    /// There is no room for the state of a scan, or the connection has more than [`MAX_LIVE_RULES`] rules.
     NoRoom,
 }
 
@@ -72,7 +72,7 @@ impl HttpEditor {
 
     /// Whether what is held for the other direction since this number of [borders](HttpEditor::borders) may go on.
     #[must_use]
-    pub fn may_go_on(&self, borders: u32) -> bool {
+    pub fn may_resume(&self, borders: u32) -> bool {
         self.is_opaque || self.borders != borders
     }
 
@@ -129,7 +129,7 @@ impl HttpEditor {
         out: &mut dyn EditOutput,
     ) -> HttpProgress {
         let HttpTools { rules, live, scanner, scratch, memory } = tools;
-        if live.len() > MOST_LIVE_RULES {
+        if live.len() > MAX_LIVE_RULES {
             return HttpProgress::NoRoom;
         }
         if !self.exchanges.fits(live.len()) {

@@ -8,9 +8,9 @@ use crate::plan::{FAILED, RuleBits, places};
 /// Slots of all exchanges, with one of flags for each.
 const SLOTS: usize = 128;
 /// The most rules of one connection.
-pub const MOST_LIVE_RULES: usize = SLOTS - 1;
+pub const MAX_LIVE_RULES: usize = SLOTS - 1;
 /// The most exchanges, as a reader has them at most.
-const MOST_EXCHANGES: usize = mmb_http::MOST_OUTSTANDING;
+const MAX_EXCHANGES: usize = mmb_http::MAX_OUTSTANDING;
 
 /// The flag of an exchange whose request forbids changes.
 const NO_TRANSFORM: u16 = 1;
@@ -35,7 +35,7 @@ pub(crate) struct ExchangeId(u8);
 
 impl Exchanges {
     pub(crate) fn new(rules: usize) -> Exchanges {
-        let stride = rules.min(MOST_LIVE_RULES) as u8 + 1;
+        let stride = rules.min(MAX_LIVE_RULES) as u8 + 1;
         Exchanges { slots: [0; SLOTS], stride, first: 0, count: 0, stale: 0, is_answered: false }
     }
 
@@ -65,7 +65,7 @@ impl Exchanges {
     }
 
     fn capacity(&self) -> usize {
-        (SLOTS / usize::from(self.stride)).min(MOST_EXCHANGES)
+        (SLOTS / usize::from(self.stride)).min(MAX_EXCHANGES)
     }
 
     /// Whether another exchange has room.
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn many_rules_leave_room_for_few_exchanges() {
-        for (rules, room) in [(0, 64), (1, 64), (3, 32), (63, 2), (MOST_LIVE_RULES, 1)] {
+        for (rules, room) in [(0, 64), (1, 64), (3, 32), (63, 2), (MAX_LIVE_RULES, 1)] {
             let mut exchanges = Exchanges::new(rules);
             assert!(exchanges.fits(rules));
             let mut begun = 0;

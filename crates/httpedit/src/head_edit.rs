@@ -4,7 +4,7 @@ use crate::mend::{DIGESTS, empty_line_len, is_odd, mend_framing, mend_line, mend
 use crate::output::{EditOutput, Emitter, HttpNote};
 use arrayvec::ArrayVec;
 use mmb_http::{
-    HeaderLine, Headers, MOST_HEADERS, RequestHead, Span, is_folded, is_host_and_port, list_items, unfold,
+    HeaderLine, Headers, MAX_HEADERS, RequestHead, Span, is_folded, is_host_and_port, list_items, unfold,
 };
 use mmb_policy::Replacement;
 use mmb_policy::field::FieldId;
@@ -12,9 +12,9 @@ use mmb_policy::http::{HeaderName, fixed_header};
 use mmb_policy::rule::StreamEdit;
 
 /// The most bytes of all new texts of a head.
-const MOST_TEXT: usize = 64 << 10;
+const MAX_TEXT_BYTES: usize = 64 << 10;
 /// The longest replaced value.
-const MOST_VALUE: usize = 64 << 10;
+const MAX_VALUE_BYTES: usize = 64 << 10;
 
 /// A place of bytes: in the head, or in the table's texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,14 +32,14 @@ struct Line {
     value: Place,
     is_removed: bool,
     /// The rule that changed it last; 0 for none.
-    by: u32,
+    rule: u32,
 }
 
 /// A head while it is changed. Its memory is used again for the next one.
 #[derive(Debug)]
 pub(crate) struct HeadTable {
     /// One more than a head has at most: for Transfer-Encoding.
-    lines: ArrayVec<Line, { MOST_HEADERS + 1 }>,
+    lines: ArrayVec<Line, { MAX_HEADERS + 1 }>,
     /// A part of the first line, what stands in its place, and the rule that wrote it.
     target: Option<(Span, Place, u32)>,
     /// The host within an absolute target.
@@ -55,8 +55,8 @@ impl Default for HeadTable {
             lines: ArrayVec::new(),
             target: None,
             authority: None,
-            text: Vec::with_capacity(MOST_TEXT),
-            old: Vec::with_capacity(MOST_VALUE),
+            text: Vec::with_capacity(MAX_TEXT_BYTES),
+            old: Vec::with_capacity(MAX_VALUE_BYTES),
         }
     }
 }
@@ -66,7 +66,7 @@ pub(crate) struct HeadEdit<'h> {
     headers: Headers<'h>,
     table: &'h mut HeadTable,
     /// The rule that changes the head now; 0 for none.
-    by: u32,
+    rule: u32,
     /// The head is mended.
     mends: bool,
     notes: ArrayVec<HttpNote, 4>,
@@ -80,9 +80,9 @@ impl<'h> HeadEdit<'h> {
         (table.target, table.authority) = (None, None);
         for line in headers.lines {
             let (name, value) = (Place::Head(line.name), Place::Head(line.value));
-            let _ = table.lines.try_push(Line { line: Some(*line), name, value, is_removed: false, by: 0 });
+            let _ = table.lines.try_push(Line { line: Some(*line), name, value, is_removed: false, rule: 0 });
         }
-        let mut edit = HeadEdit { headers, table, by: 0, mends, notes: ArrayVec::new() };
+        let mut edit = HeadEdit { headers, table, rule: 0, mends, notes: ArrayVec::new() };
         for index in 0..if mends { edit.table.lines.len() } else { 0 } {
             if is_folded(edit.value(index)) {
                 let len = edit.value(index).len();
@@ -98,8 +98,8 @@ impl<'h> HeadEdit<'h> {
     }
 
     /// The next changes are those of a rule, by the caller's number; 0 for those that no rule asks for.
-    pub(crate) fn by(&mut self, rule: u32) {
-        self.by = rule;
+    pub(crate) fn set_rule(&mut self, rule: u32) {
+        self.rule = rule;
     }
 
     /// Applies an edit of a rule, of all of whose edits some may be of headers that stay. Targets are edited in heads of requests only.
@@ -149,19 +149,21 @@ impl<'h> HeadEdit<'h> {
 
     /// Appends a header.
     pub(crate) fn add(&mut self, name: &[u8], value: &[u8]) {
-        if self.table.lines.len() >= MOST_HEADERS
-            || self.table.text.len() + name.len() + value.len() > MOST_TEXT
+        if self.table.lines.len() >= MAX_HEADERS
+            || self.table.text.len() + name.len() + value.len() > MAX_TEXT_BYTES
         {
             return self.note(HttpNote::LongHead);
         }
         let (name, value) = (self.new_text(name), self.new_text(value));
-        let _ = self.table.lines.try_push(Line { line: None, name, value, is_removed: false, by: self.by });
+        let _ =
+            self.table.lines.try_push(Line { line: None, name, value, is_removed: false, rule: self.rule });
     }
 
     /// Appends the header that says that the body is in chunks. There always is room: what rules add comes behind it.
     pub(crate) fn add_chunked(&mut self) {
         let (name, value) = (self.new_text(b"Transfer-Encoding"), self.new_text(b"chunked"));
-        let _ = self.table.lines.try_push(Line { line: None, name, value, is_removed: false, by: self.by });
+        let _ =
+            self.table.lines.try_push(Line { line: None, name, value, is_removed: false, rule: self.rule });
     }
 
     /// Writes another value into all headers of a name.
@@ -222,9 +224,9 @@ impl<'h> HeadEdit<'h> {
         if self.mends {
             at = mend_line_end(emitter, self.headers.bytes);
         }
-        for (span, place, by) in first_line {
+        for (span, place, rule) in first_line {
             emitter.keep(span.range().start.saturating_sub(at));
-            emitter.by(by);
+            emitter.add_rule(rule);
             emitter.drop(span.range().len());
             emitter.insert(self.text(place));
             at = span.range().end;
@@ -234,17 +236,17 @@ impl<'h> HeadEdit<'h> {
             let (whole, value) = (own.line.range(), own.value.range());
             if self.mends && !line.is_removed && is_odd(&self.headers, &own) {
                 emitter.keep(whole.start - at);
-                emitter.by(line.by);
+                emitter.add_rule(line.rule);
                 mend_line(emitter, &own, |emitter| emitter.insert(self.text(line.value)));
                 at = whole.end;
             } else if line.is_removed {
                 emitter.keep(whole.start - at);
-                emitter.by(line.by);
+                emitter.add_rule(line.rule);
                 emitter.drop(whole.len());
                 at = whole.end;
             } else if let Place::Text(_) = line.value {
                 emitter.keep(value.start - at);
-                emitter.by(line.by);
+                emitter.add_rule(line.rule);
                 emitter.drop(value.len());
                 if value.is_empty() && self.headers.bytes.get(value.start.wrapping_sub(1)) == Some(&b':') {
                     emitter.insert(b" ");
@@ -256,7 +258,7 @@ impl<'h> HeadEdit<'h> {
         let empty_line = empty_line_len(&self.headers);
         emitter.keep(self.headers.len() - empty_line - at);
         for line in self.table.lines.iter().filter(|line| line.line.is_none() && !line.is_removed) {
-            emitter.by(line.by);
+            emitter.add_rule(line.rule);
             emitter.insert(self.text(line.name));
             emitter.insert(b": ");
             emitter.insert(self.text(line.value));
@@ -304,8 +306,8 @@ impl<'h> HeadEdit<'h> {
             }
             let value = self.value(index);
             let (host_len, port_len) = host_and_port(value);
-            let most = replacement.len_for(host_len) + port_len;
-            self.set_value(index, |old, text| write_host(old, replacement, text), most);
+            let max = replacement.len_for(host_len) + port_len;
+            self.set_value(index, |old, text| write_host(old, replacement, text), max);
             if !is_host_and_port(self.value(index)) {
                 let line = &mut self.table.lines[index];
                 line.value = line.line.map_or(line.value, |line| Place::Head(line.value));
@@ -316,14 +318,14 @@ impl<'h> HeadEdit<'h> {
         if head.path.start > head.target.start && head.host.start >= head.target.start && !target.is_empty() {
             let authority = Span { start: head.host.start, end: head.path.start };
             let old = self.headers.text(authority);
-            let most = replacement.len_for(old.len()) + old.len();
-            if self.table.text.len() + most > MOST_TEXT {
+            let max = replacement.len_for(old.len()) + old.len();
+            if self.table.text.len() + max > MAX_TEXT_BYTES {
                 return self.note(HttpNote::LongHead);
             }
             let start = self.table.text.len();
             write_host(old, replacement, &mut self.table.text);
             let place = Place::Text(self.written_from(start));
-            self.table.authority = Some((authority, place, self.by));
+            self.table.authority = Some((authority, place, self.rule));
         }
     }
 
@@ -334,7 +336,7 @@ impl<'h> HeadEdit<'h> {
         if self.table.old.is_empty() {
             self.table.old.push(b'/');
         }
-        if self.table.text.len() + replacement.len_for(self.table.old.len()) > MOST_TEXT {
+        if self.table.text.len() + replacement.len_for(self.table.old.len()) > MAX_TEXT_BYTES {
             return self.note(HttpNote::LongHead);
         }
         let start = self.table.text.len();
@@ -346,7 +348,7 @@ impl<'h> HeadEdit<'h> {
         if !is_good {
             return self.note(HttpNote::BadValue);
         }
-        self.table.target = Some((head.path, place, self.by));
+        self.table.target = Some((head.path, place, self.rule));
     }
 
     /// Takes items from the lists of all headers of a name, and headers that become empty.
@@ -364,7 +366,7 @@ impl<'h> HeadEdit<'h> {
                 self.remove(index);
                 continue;
             }
-            let most = value.len() * 2;
+            let max = value.len() * 2;
             self.set_value(
                 index,
                 |old, text| {
@@ -373,23 +375,23 @@ impl<'h> HeadEdit<'h> {
                         text.extend_from_slice(item);
                     }
                 },
-                most,
+                max,
             );
         }
     }
 
     /// Writes a new value, of at most so many bytes, from the old one.
-    fn set_value(&mut self, index: usize, write: impl FnOnce(&[u8], &mut Vec<u8>), most: usize) {
+    fn set_value(&mut self, index: usize, write: impl FnOnce(&[u8], &mut Vec<u8>), max: usize) {
         let old = self.table.lines[index].value;
         self.copy_old(old);
-        if self.table.text.len() + most > MOST_TEXT {
+        if self.table.text.len() + max > MAX_TEXT_BYTES {
             return self.note(HttpNote::LongHead);
         }
         let start = self.table.text.len();
         write(&self.table.old, &mut self.table.text);
         let value = Place::Text(self.written_from(start));
         let line = &mut self.table.lines[index];
-        (line.value, line.by) = (value, self.by);
+        (line.value, line.rule) = (value, self.rule);
     }
 
     fn copy_old(&mut self, place: Place) {
@@ -399,7 +401,7 @@ impl<'h> HeadEdit<'h> {
             Place::Head(span) => self.headers.text(span),
             Place::Text(span) => text.get(span.range()).unwrap_or_default(),
         };
-        old.extend_from_slice(&bytes[..bytes.len().min(MOST_VALUE)]);
+        old.extend_from_slice(&bytes[..bytes.len().min(MAX_VALUE_BYTES)]);
     }
 
     fn new_text(&mut self, bytes: &[u8]) -> Place {
@@ -431,7 +433,7 @@ impl<'h> HeadEdit<'h> {
 
     fn remove(&mut self, index: usize) {
         if let Some(line) = self.table.lines.get_mut(index) {
-            (line.is_removed, line.by) = (true, self.by);
+            (line.is_removed, line.rule) = (true, self.rule);
         }
     }
 

@@ -40,8 +40,8 @@ impl<'h> MessageHead<'h> {
     }
 
     /// Whether the server says that it closes behind it.
-    fn is_last(&self) -> bool {
-        matches!(self, MessageHead::Response(head) if head.is_last)
+    fn closes_connection(&self) -> bool {
+        matches!(self, MessageHead::Response(head) if head.closes_connection)
     }
 
     fn message(&self, forbids_changes: bool) -> Message<'h> {
@@ -51,7 +51,7 @@ impl<'h> MessageHead<'h> {
                 body: head.body,
                 version: head.version,
                 is_partial: false,
-                is_last: false,
+                closes_connection: false,
                 forbids_changes,
             },
             MessageHead::Response(head) => {
@@ -62,7 +62,7 @@ impl<'h> MessageHead<'h> {
                     body: if stands_for_body { announced(&head.headers) } else { head.body },
                     version: head.version.min(head.request_version),
                     is_partial: head.status == 206,
-                    is_last: self.is_last(),
+                    closes_connection: self.closes_connection(),
                     forbids_changes,
                 }
             }
@@ -241,7 +241,7 @@ impl HttpEditor {
         match direction {
             HttpDirection::Requests => self.exchanges.begin(&slots, forbids),
             HttpDirection::Responses => {
-                self.asks_to_close &= head.is_last() || self.connection.outstanding() > 0;
+                self.asks_to_close &= head.closes_connection() || self.connection.outstanding() > 0;
                 if let Some(id) = self.exchanges.oldest() {
                     self.exchanges.live_slots_mut(id).copy_from_slice(&slots);
                 }
@@ -375,11 +375,11 @@ fn edit_head(
     let request = if let MessageHead::Request(head) = head { Some(head) } else { None };
     for (rule, slot) in live_rules() {
         if *slot == rule.met() {
-            edit.by(rule.number);
+            edit.set_rule(rule.number);
             rule.head_edits.iter().for_each(|change| edit.apply(change, &rule.head_edits, request));
         }
     }
-    edit.by(0);
+    edit.set_rule(0);
     let Some(request) = request else { return false };
     let strips = rules.settings.encodings == HttpEncodings::Strip;
     if strips && live_rules().any(|(rule, slot)| *slot != FAILED && rule.is_about_bodies()) {

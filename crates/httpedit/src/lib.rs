@@ -30,7 +30,7 @@
 //! that framing to its end, unedited. Otherwise the connection must end. Responses that are read although the grammar
 //! forbids them are mended (`mend`) where rules edit.
 //!
-//! Bounds: a connection has at most [`MOST_LIVE_RULES`] rules on HTTP, a rule [`MOST_CONSTRAINTS`] constraints. Exchanges that are not over have room
+//! Bounds: a connection has at most [`MAX_LIVE_RULES`] rules on HTTP, a rule [`MAX_CONSTRAINTS`] constraints. Exchanges that are not over have room
 //! for 128 states of rules together; further requests wait for responses. Held bytes of a begun match are looked at again with each call; they are at
 //! most the longest match, and the framing between them. Nothing is allocated on the packet path. No I/O, no clock: the caller says when held
 //! bytes were held long enough.
@@ -54,8 +54,8 @@ mod state;
 mod texts;
 
 pub use editor::{HttpProgress, HttpTools};
-pub use exchange::MOST_LIVE_RULES;
+pub use exchange::MAX_LIVE_RULES;
 pub use memory::HttpMemory;
-pub use output::{EditOutput, HttpNote, MOST_NAMED};
-pub use rule::{HttpEnd, HttpRuleError, HttpRules, MOST_CONSTRAINTS, MOST_REPLACED, MOST_TAIL};
+pub use output::{EditOutput, HttpNote, MAX_NAMED_RULES};
+pub use rule::{HttpEnd, HttpRuleError, HttpRules, MAX_CONSTRAINTS, MAX_REPLACEMENT_BYTES, MAX_TAIL_BYTES};
 pub use state::{Held, HttpEditor, HttpInput};

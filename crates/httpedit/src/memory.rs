@@ -1,10 +1,10 @@
 //! The working memory of a worker, which edits of all its connections use one after the other.
 
 use crate::body::{Found, Run};
-use crate::exchange::MOST_LIVE_RULES;
+use crate::exchange::MAX_LIVE_RULES;
 use crate::head_edit::HeadTable;
-use crate::limits::{MOST_FOUND, MOST_GATHERED, MOST_RUNS, MOST_WRITTEN};
-use crate::rule::MOST_TAIL;
+use crate::limits::{MAX_GATHERED_BYTES, MAX_MATCHES, MAX_RUNS, MAX_WRITTEN_BYTES};
+use crate::rule::MAX_TAIL_BYTES;
 use mmb_http::HeadBuffer;
 
 /// The working memory of a worker: some 1.2 MiB. Made off the packet path; used on it without allocation.
@@ -34,15 +34,15 @@ pub(crate) struct Work {
 impl Default for Work {
     fn default() -> Self {
         Work {
-            slots: Vec::with_capacity(MOST_LIVE_RULES),
-            found_regexes: Vec::with_capacity(MOST_LIVE_RULES),
-            unfolded: Vec::with_capacity(MOST_WRITTEN),
+            slots: Vec::with_capacity(MAX_LIVE_RULES),
+            found_regexes: Vec::with_capacity(MAX_LIVE_RULES),
+            unfolded: Vec::with_capacity(MAX_WRITTEN_BYTES),
             table: HeadTable::default(),
-            runs: Vec::with_capacity(MOST_RUNS),
-            content: Vec::with_capacity(MOST_GATHERED),
-            found: Vec::with_capacity(MOST_FOUND),
+            runs: Vec::with_capacity(MAX_RUNS),
+            content: Vec::with_capacity(MAX_GATHERED_BYTES),
+            found: Vec::with_capacity(MAX_MATCHES),
             // All that is written at once may be neighbours: matches, what rules add, and a head.
-            text: Vec::with_capacity(3 * MOST_WRITTEN + MOST_LIVE_RULES * MOST_TAIL),
+            text: Vec::with_capacity(3 * MAX_WRITTEN_BYTES + MAX_LIVE_RULES * MAX_TAIL_BYTES),
         }
     }
 }

@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 use mmb_http::HttpUnfit;
 
 /// The rules that are named of one replacement; further ones are not.
-pub const MOST_NAMED: usize = 8;
+pub const MAX_NAMED_RULES: usize = 8;
 
 /// Takes what an editor decides about the undecided bytes of a direction, from the first one on.
 pub trait EditOutput {
@@ -12,11 +12,11 @@ pub trait EditOutput {
     fn pass(&mut self, count: usize);
 
     /// The next `count` bytes, at least one, are replaced by others, which may be none.
-    fn replace(&mut self, count: usize, by: &[u8]);
+    fn replace(&mut self, count: usize, replacement: &[u8]);
 
-    /// The rules, by the caller's numbers, that make the replacement that is told next: each one once, at most [`MOST_NAMED`]. Not called for
+    /// The rules, by the caller's numbers, that make the replacement that is told next: each one once, at most [`MAX_NAMED_RULES`]. Not called for
     /// changes that no rule asks for, as those of framing.
-    fn made_by(&mut self, _rules: &[u32]) {}
+    fn set_rules(&mut self, _rules: &[u32]) {}
 
     /// A rule, by the caller's number, is met by bytes that end at `offset` of those that the editor was shown; or edits them.
     fn hit(&mut self, rule: u32, offset: usize);
@@ -89,7 +89,7 @@ pub(crate) struct Emitter<'e> {
     replaced: usize,
     text: &'e mut Vec<u8>,
     /// The rules that ask for these changes.
-    by: ArrayVec<u32, MOST_NAMED>,
+    rules: ArrayVec<u32, MAX_NAMED_RULES>,
     out: &'e mut dyn EditOutput,
 }
 
@@ -97,7 +97,7 @@ impl<'e> Emitter<'e> {
     /// Begins with the first byte of `input`. `text` is working memory.
     pub(crate) fn new(input: &'e [u8], text: &'e mut Vec<u8>, out: &'e mut dyn EditOutput) -> Emitter<'e> {
         text.clear();
-        Emitter { input, at: 0, kept: 0, replaced: 0, text, by: ArrayVec::new(), out }
+        Emitter { input, at: 0, kept: 0, replaced: 0, text, rules: ArrayVec::new(), out }
     }
 
     /// The next input bytes stay.
@@ -138,9 +138,9 @@ impl<'e> Emitter<'e> {
     }
 
     /// A rule asks for the next change; 0 for none.
-    pub(crate) fn by(&mut self, rule: u32) {
-        if rule != 0 && !self.by.contains(&rule) {
-            let _ = self.by.try_push(rule);
+    pub(crate) fn add_rule(&mut self, rule: u32) {
+        if rule != 0 && !self.rules.contains(&rule) {
+            let _ = self.rules.try_push(rule);
         }
     }
 
@@ -181,9 +181,9 @@ impl<'e> Emitter<'e> {
     fn tell_replaced(&mut self) {
         if self.replaced > 0 {
             self.tell_kept();
-            if !self.by.is_empty() {
-                self.out.made_by(&self.by);
-                self.by.clear();
+            if !self.rules.is_empty() {
+                self.out.set_rules(&self.rules);
+                self.rules.clear();
             }
             self.out.replace(self.replaced, self.text);
             self.replaced = 0;
@@ -203,10 +203,10 @@ mod tests {
         fn pass(&mut self, count: usize) {
             self.0.push((count, None));
         }
-        fn replace(&mut self, count: usize, by: &[u8]) {
-            self.0.push((count, Some(by.to_vec())));
+        fn replace(&mut self, count: usize, replacement: &[u8]) {
+            self.0.push((count, Some(replacement.to_vec())));
         }
-        fn made_by(&mut self, rules: &[u32]) {
+        fn set_rules(&mut self, rules: &[u32]) {
             self.1.push(rules.to_vec());
         }
         fn hit(&mut self, _: u32, _: usize) {}
@@ -260,11 +260,11 @@ mod tests {
         let mut emitter = Emitter::new(b"abcdef", &mut text, &mut record);
         emitter.keep(1);
         for rule in [7, 9, 7] {
-            emitter.by(rule);
+            emitter.add_rule(rule);
             emitter.drop(1);
         }
         emitter.keep(1);
-        emitter.by(0);
+        emitter.add_rule(0);
         emitter.insert(b"X");
         emitter.flush();
         assert_eq!(record.0, [(1, None), (3, Some(Vec::new())), (1, Some(b"eX".to_vec()))]);

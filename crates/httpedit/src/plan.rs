@@ -9,7 +9,7 @@ use mmb_policy::settings::HttpNoTransform;
 pub(crate) const FAILED: u16 = 1 << 15;
 
 /// The most bytes of a message whose length must be known before it leaves.
-pub(crate) const MOST_WHOLE: u64 = 64 << 10;
+pub(crate) const MAX_WHOLE_BYTES: u64 = 64 << 10;
 
 /// How a body leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub(crate) struct Message<'m> {
     pub(crate) version: HttpVersion,
     pub(crate) is_partial: bool,
     /// It is a response behind which the server closes.
-    pub(crate) is_last: bool,
+    pub(crate) closes_connection: bool,
     /// The request forbids changes.
     pub(crate) forbids_changes: bool,
 }
@@ -85,12 +85,12 @@ pub(crate) fn plan(
         BodyFraming::UntilClose => BodyPlan::InPlace,
         _ if !changes_length => BodyPlan::InPlace,
         // Such a receiver knows no chunks, and every one reads up to the end of the connection (RFC 9112, section 6.3).
-        BodyFraming::Length(_) if message.version == HttpVersion::Http10 && message.is_last => {
+        BodyFraming::Length(_) if message.version == HttpVersion::Http10 && message.closes_connection => {
             BodyPlan::UntilClose
         }
         BodyFraming::Length(length) if message.version == HttpVersion::Http10 => {
             // The length may be any that has 64 bits.
-            if length.saturating_add(message.headers.len() as u64) > MOST_WHOLE {
+            if length.saturating_add(message.headers.len() as u64) > MAX_WHOLE_BYTES {
                 return pass(Some(HttpNote::LongBody));
             }
             BodyPlan::Whole(length)

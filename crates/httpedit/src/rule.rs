@@ -11,18 +11,18 @@ use mmb_scan::{EditPatterns, Pattern, PatternError, PatternKind, PatternSet, Set
 use std::collections::HashMap;
 
 /// The most constraints on HTTP of one rule.
-pub const MOST_CONSTRAINTS: usize = 14;
+pub const MAX_CONSTRAINTS: usize = 14;
 /// The most bytes that stand in the place of a match in a body.
-pub const MOST_REPLACED: usize = 64 << 10;
+pub const MAX_REPLACEMENT_BYTES: usize = 64 << 10;
 
 /// The most bytes that a rule adds at a body's end.
-pub const MOST_TAIL: usize = 4096;
+pub const MAX_TAIL_BYTES: usize = 4096;
 
 /// Why a rule, by the caller's number, is not compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HttpRuleError {
     /// A rule has too many constraints.
-    #[error("more than {MOST_CONSTRAINTS} constraints on HTTP; write two rules")]
+    #[error("more than {MAX_CONSTRAINTS} constraints on HTTP; write two rules")]
     TooManyConstraints(u32),
     /// A rule names a list that is not there.
     #[error("there is no list {1}")]
@@ -32,11 +32,11 @@ pub enum HttpRuleError {
     Pattern(Option<u32>, PatternError),
     /// A match may become too long.
     #[error(
-        "a match may become {1} bytes, more than {MOST_REPLACED}; shorten the text or name `\\m` less often"
+        "a match may become {1} bytes, more than {MAX_REPLACEMENT_BYTES}; shorten the text or name `\\m` less often"
     )]
     LongReplacement(u32, usize),
     /// A rule adds too much to bodies.
-    #[error("the rule adds {1} bytes to bodies, more than {MOST_TAIL}; shorten the text")]
+    #[error("the rule adds {1} bytes to bodies, more than {MAX_TAIL_BYTES}; shorten the text")]
     LongTail(u32, usize),
 }
 
@@ -328,13 +328,13 @@ impl<'p> Compiler<'_, 'p> {
         };
         // An edit of what ends the connection has no effect.
         let action = self.targets(rule, &mut compiled).filter(|_| compiled.end.is_none());
-        if compiled.tail.len() > MOST_TAIL {
+        if compiled.tail.len() > MAX_TAIL_BYTES {
             return Err(HttpRuleError::LongTail(number, compiled.tail.len()));
         }
         for constraint in rule.stream_matches() {
             let Some(part) = part_of(constraint) else { continue };
             let place = compiled.constraints.len();
-            if place == MOST_CONSTRAINTS {
+            if place == MAX_CONSTRAINTS {
                 return Err(HttpRuleError::TooManyConstraints(number));
             }
             let pattern_use = PatternUse { rule: index, constraint: place as u8 };
@@ -388,9 +388,9 @@ impl<'p> Compiler<'_, 'p> {
             (0..).zip(kinds).map(|(id, (kind, ignores_case))| Pattern { kind, ignores_case, id }).collect();
         let patterns =
             self.sets.edits(&patterns).map_err(|error| HttpRuleError::Pattern(Some(number), error))?;
-        let most = action.len_for(patterns.longest());
-        if most > MOST_REPLACED {
-            return Err(HttpRuleError::LongReplacement(number, most));
+        let max = action.len_for(patterns.longest());
+        if max > MAX_REPLACEMENT_BYTES {
+            return Err(HttpRuleError::LongReplacement(number, max));
         }
         compiled.body_edit = Some(BodyEdit { patterns, action: action.clone() });
         compiled.edit_bit = 1 << pattern_use.constraint;

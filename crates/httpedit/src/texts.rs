@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 /// The longest host name that a text can be (RFC 1035, section 2.3.4), with room.
-const MOST_HOST: usize = 256;
+const MAX_HOST_BYTES: usize = 256;
 
 /// Texts that are a whole value or the beginning of one.
 #[derive(Clone, Debug, Default)]
@@ -68,14 +68,14 @@ impl HostSet {
 
 /// A host in lower case and without a dot at its end; empty if it is longer than names can be.
 pub(crate) struct HostName {
-    bytes: [u8; MOST_HOST],
+    bytes: [u8; MAX_HOST_BYTES],
     len: usize,
 }
 
 impl HostName {
     pub(crate) fn new(host: &[u8]) -> HostName {
         let host = host.strip_suffix(b".").unwrap_or(host);
-        let mut name = HostName { bytes: [0; MOST_HOST], len: 0 };
+        let mut name = HostName { bytes: [0; MAX_HOST_BYTES], len: 0 };
         if let Some(bytes) = name.bytes.get_mut(..host.len()) {
             bytes.copy_from_slice(host);
             bytes.make_ascii_lowercase();

@@ -49,11 +49,11 @@ pub(crate) fn mss(family: Family, value: u16, adds: bool) -> Edit {
 }
 
 /// The longest text of a log in bytes. Those of the kernel are shorter.
-const MAX_TEXT: usize = 256;
+const MAX_TEXT_CHARS: usize = 256;
 
 /// Tells of packets, with a text if there is one. What the language has no text for is left out of it.
 pub(crate) fn log(text: &str) -> Edit {
-    let text: String = text.trim().chars().filter(|c| matches!(c, ' '..='~')).take(MAX_TEXT).collect();
+    let text: String = text.trim().chars().filter(|c| matches!(c, ' '..='~')).take(MAX_TEXT_CHARS).collect();
     let target = Target::Log(Some(text).filter(|text| !text.is_empty()));
     let rule = EditRule { target: target.text().to_string(), ..EditRule::default() };
     Edit { writes: None, logs: true, rules: vec![rule] }

@@ -11,9 +11,9 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 /// Sets of so many intervals without timeouts are written in the rules.
-const FEW: usize = 32;
+const MAX_INLINE_INTERVALS: usize = 32;
 /// So many ports, too: a set is known by its values, and a rule may have the same few ports without asking the set.
-const FEW_PORTS: usize = 8;
+const MAX_INLINE_PORTS: usize = 8;
 
 /// What the elements of a set are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,12 +47,12 @@ impl ImportedSets {
     /// Adds a set with these members, together `values`, unless it is small and stays as it is.
     pub(crate) fn add(&mut self, name: &str, of: ValuesOf, values: Intervals, members: &[Member]) {
         let expires = members.iter().any(|(_, left_s)| left_s.is_some());
-        let few = match of {
-            _ if !expires => FEW,
+        let max_inline = match of {
+            _ if !expires => MAX_INLINE_INTERVALS,
             ValuesOf::Addresses(_) => 0,
-            ValuesOf::Ports => FEW_PORTS,
+            ValuesOf::Ports => MAX_INLINE_PORTS,
         };
-        if values.as_slice().len() <= few {
+        if values.as_slice().len() <= max_inline {
             return;
         }
         let mut list = ElementList::default();

@@ -360,10 +360,10 @@ ALWAYS void read_tunnel(const struct frame *frame, const struct found *found, co
 }
 
 /* The oldest acknowledgment is at least this old, however small windows are (crates/conn/src/tcp.rs). */
-#define LEAST_ACK_WINDOW 66000
+#define MIN_ACK_WINDOW 66000
 
 /*
- * Whether a segment is in the windows of both ends, and notes how far its sender has come: TcpTracker::goes_on in crates/conn/src/tcp.rs.
+ * Whether a segment is in the windows of both ends, and notes how far its sender has come: ConnTracker::track_ordinary in crates/conn/src/tcp.rs.
  * Other processors may do the same for other segments; numbers that are lost thereby come again with the next ones.
  */
 ALWAYS int goes_on(struct flow *flow, const struct flow *peer, const struct l4_start *l4, __u32 payload)
@@ -375,8 +375,8 @@ ALWAYS int goes_on(struct flow *flow, const struct flow *peer, const struct l4_s
 	if (window < flow->window)
 		window = flow->window;
 	age = window << (flow->scale & 15);
-	if (age < LEAST_ACK_WINDOW)
-		age = LEAST_ACK_WINDOW;
+	if (age < MIN_ACK_WINDOW)
+		age = MIN_ACK_WINDOW;
 	if ((__s32)(end - (flow->end - announced)) < -1 && (__s32)(end - expected) < -1)
 		return 0;
 	if ((__s32)(seq - expected) > (__s32)announced || peer->end - ack > age)

@@ -130,9 +130,9 @@ impl PortError {
     }
 
     /// The device, and the process if it is known, if another process has the device. It is free when that process has ended.
-    pub fn holder(&self) -> Option<(String, Option<u32>)> {
+    pub fn held_resource(&self) -> Option<(String, Option<u32>)> {
         if let PortError::Port { reason, .. } = self {
-            return reason.holder();
+            return reason.held_resource();
         }
         if let PortError::MemifTaken(path) = self {
             return Some((format!("memif socket {path}"), None));

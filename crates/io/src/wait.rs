@@ -37,8 +37,8 @@ impl Waiter {
     }
 
     /// Sleeps until something may have arrived, or that long.
-    pub fn wait(&mut self, at_most: Duration) {
-        let step = if self.blind { self.step.min(at_most) } else { at_most };
+    pub fn wait(&mut self, timeout: Duration) {
+        let step = if self.blind { self.step.min(timeout) } else { timeout };
         self.step = (self.step + self.step / 16).min(LAST_STEP);
         let time = libc::timespec { tv_sec: step.as_secs() as i64, tv_nsec: i64::from(step.subsec_nanos()) };
         // SAFETY: the array has that many elements; no signal mask is given.

@@ -16,7 +16,7 @@ pub(crate) const ELEMENT: &str = "an address, a prefix, a range, or a number of 
 pub(crate) const DURATION: &str = "a time such as `90s`, `10m`, `1h30m` or `7d`, at most 3650 days";
 
 /// The most bytes of a file of elements.
-pub const MAX_ELEMENT_FILE: usize = 64 << 20;
+pub const MAX_ELEMENT_FILE_BYTES: usize = 64 << 20;
 
 /// The longest timeout.
 const MAX_TIMEOUT_S: u64 = 3650 * 86_400;
@@ -139,8 +139,8 @@ impl Display for Timeout {
 /// # Errors
 /// The reason why the content is no list of elements, with its line.
 pub fn read_elements(content: &[u8]) -> Result<ElementList, String> {
-    if content.len() > MAX_ELEMENT_FILE {
-        return Err(format!("the file has more than {} MiB; split it", MAX_ELEMENT_FILE >> 20));
+    if content.len() > MAX_ELEMENT_FILE_BYTES {
+        return Err(format!("the file has more than {} MiB; split it", MAX_ELEMENT_FILE_BYTES >> 20));
     }
     let mut list = ElementList::default();
     for (at, line) in content.split(|byte| *byte == b'\n').enumerate() {

@@ -60,7 +60,7 @@ pub(crate) enum TokenKind<'a> {
 }
 
 /// The most bytes of one command. Sets of thousands of values take far less.
-const LONGEST_COMMAND: usize = 16 << 20;
+const MAX_COMMAND_BYTES: usize = 16 << 20;
 
 /// The dashes of typeset documents, which commands pasted from papers have.
 const DASHES: [char; 5] = ['\u{2010}', '\u{2011}', '\u{2012}', '\u{2013}', '\u{2212}'];
@@ -109,13 +109,13 @@ impl<'a> Lexer<'a> {
             if last {
                 break;
             }
-            if end - tokens[0].span.start > LONGEST_COMMAND {
+            if end - tokens[0].span.start > MAX_COMMAND_BYTES {
                 tokens.truncate(1);
                 too_long = Some(tokens[0].span);
             }
         }
         if let Some(span) = too_long {
-            let message = format!("this command is longer than {} MiB", LONGEST_COMMAND >> 20);
+            let message = format!("this command is longer than {} MiB", MAX_COMMAND_BYTES >> 20);
             errors.push(Diagnostic::new(span, message).expected("several commands"));
         }
     }

@@ -36,11 +36,11 @@ pub mod verb;
 pub use command::{Change, Command, CommandRefusal, Deletion, Replacement};
 pub use complete::{Completion, CompletionContext, CompletionKind, complete};
 pub use diagnostic::{Diagnostic, Note, RenderStyle, TextSpan};
-pub use element::{MAX_ELEMENT_FILE, Timeout, read_elements};
+pub use element::{MAX_ELEMENT_FILE_BYTES, Timeout, read_elements};
 pub use help::{HelpLine, help_at};
 pub use nearest::nearest;
 pub use parse::{
-    BatchCommand, FileReader, MOST_BATCH_COMMANDS, NamedFile, parse_batch_with, parse_command,
+    BatchCommand, FileReader, MAX_BATCH_COMMANDS, NamedFile, parse_batch_with, parse_command,
     parse_command_with, parse_policy, parse_policy_with, with_files,
 };
 pub use print::file_name::file_name as file_word;

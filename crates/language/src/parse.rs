@@ -153,7 +153,7 @@ fn run_error(span: TextSpan, error: &CommandRefusal) -> LineError {
 }
 
 /// The most commands of a batch. A policy file may have more.
-pub const MOST_BATCH_COMMANDS: usize = 100_000;
+pub const MAX_BATCH_COMMANDS: usize = 100_000;
 
 /// A command of a batch, and the bytes of the text that it takes.
 pub type BatchCommand = (Command, Range<usize>);
@@ -172,8 +172,8 @@ pub fn parse_batch_with(
         if !info.in_file {
             let message = format!("`{}` has no place in a batch: it changes no policy", info.name);
             commands.errors.push(Diagnostic::new(span, message));
-        } else if found.len() == MOST_BATCH_COMMANDS {
-            let message = format!("a batch has at most {MOST_BATCH_COMMANDS} commands");
+        } else if found.len() == MAX_BATCH_COMMANDS {
+            let message = format!("a batch has at most {MAX_BATCH_COMMANDS} commands");
             commands.errors.push(Diagnostic::new(span, message).expected("several batches, or `apply`"));
             break;
         } else {

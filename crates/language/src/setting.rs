@@ -55,15 +55,15 @@ mod tests {
     /// The least, the greatest and, of words, every value.
     fn values(info: &'static SettingInfo) -> Vec<Setting> {
         let text = match info.values {
-            Values::Number(least, most)
-            | Values::Seconds(least, most)
-            | Values::Milliseconds(least, most)
-            | Values::Kibibytes(least, most)
-            | Values::Mebibytes(least, most) => {
-                vec![least.to_string(), most.to_string()]
+            Values::Number(min, max)
+            | Values::Seconds(min, max)
+            | Values::Milliseconds(min, max)
+            | Values::Kibibytes(min, max)
+            | Values::Mebibytes(min, max) => {
+                vec![min.to_string(), max.to_string()]
             }
             Values::Words(words) => words.iter().map(|(word, _)| (*word).to_owned()).collect(),
-            Values::WordOr([(word, _)], most) => vec![(*word).to_owned(), 1.to_string(), most.to_string()],
+            Values::WordOr([(word, _)], max) => vec![(*word).to_owned(), 1.to_string(), max.to_string()],
         };
         text.iter().map(|text| read(info, text).expect("one of its values")).collect()
     }
@@ -91,14 +91,14 @@ mod tests {
         for info in SETTINGS {
             assert_eq!(read(info, ""), None);
             assert_eq!(read(info, "4294967296"), None);
-            if let Values::Number(least, most) | Values::Seconds(least, most) = info.values {
-                assert_eq!(read(info, &(least - 1).to_string()), None);
-                assert_eq!(read(info, &(most + 1).to_string()), None);
-                assert_eq!(read(info, &format!("{most:#x}")), read(info, &most.to_string()));
+            if let Values::Number(min, max) | Values::Seconds(min, max) = info.values {
+                assert_eq!(read(info, &(min - 1).to_string()), None);
+                assert_eq!(read(info, &(max + 1).to_string()), None);
+                assert_eq!(read(info, &format!("{max:#x}")), read(info, &max.to_string()));
             }
-            if let Values::WordOr(_, most) = info.values {
+            if let Values::WordOr(_, max) = info.values {
                 assert_eq!(read(info, "0"), None, "the word stands for it");
-                assert_eq!(read(info, &(most + 1).to_string()), None);
+                assert_eq!(read(info, &(max + 1).to_string()), None);
             }
         }
     }

@@ -7,10 +7,10 @@ use mmb_policy::rule::{DropRate, NumberItem};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Dashes of a name at most; a word may be long, and have very many.
-const MOST_DASHES: usize = 2;
+const MAX_DASHES: usize = 2;
 
 /// The most bytes that TCP option data can have: 40 less kind and length.
-pub(crate) const MAX_OPTION_DATA: usize = 38;
+pub(crate) const MAX_OPTION_DATA_BYTES: usize = 38;
 /// The most bytes of a packet that a payload can be compared with.
 pub(crate) const MAX_PAYLOAD: usize = 9000;
 
@@ -78,7 +78,7 @@ pub(crate) fn item(info: &FieldInfo, word: &str) -> Result<ValueRead, ValueError
     }
     // Names may contain dashes: the first dash with a value on both sides makes the range.
     let mut refusal = first;
-    for (at, _) in word.match_indices('-').take(MOST_DASHES + 1) {
+    for (at, _) in word.match_indices('-').take(MAX_DASHES + 1) {
         match (single(info, &word[..at]), single(info, &word[at + 1..])) {
             (Ok(first), Ok(last)) if first > last => return Err(ValueError::Backwards),
             (Ok(first), Ok(last)) => return Ok(plain(NumberItem::Range(first, last))),
@@ -234,8 +234,8 @@ mod tests {
     #[test]
     fn names_have_no_more_dashes_than_ranges_of_them_are_looked_for_at() {
         let names = FIELDS.iter().flat_map(|info| info.names.list);
-        assert!(names.clone().any(|(name, _)| name.matches('-').count() == MOST_DASHES));
-        assert!(names.clone().all(|(name, _)| name.matches('-').count() <= MOST_DASHES));
+        assert!(names.clone().any(|(name, _)| name.matches('-').count() == MAX_DASHES));
+        assert!(names.clone().all(|(name, _)| name.matches('-').count() <= MAX_DASHES));
         let read = item(FieldId::UdpDport.info(), "ipsec-nat-t-http-alt").map(|read| read.item);
         assert_eq!(read, Ok(NumberItem::Range(4500, 8080)));
     }

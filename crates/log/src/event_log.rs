@@ -122,7 +122,7 @@ impl EventLog {
         if self.handle.0.is_empty() {
             return Ok(());
         }
-        let watch = connections.watch_with_room(EVENTS)?;
+        let watch = connections.watch_with_capacity(EVENTS)?;
         let collector =
             Collector { watch, clock, log: self.handle.clone(), stopping: Arc::clone(&self.stopping) };
         let thread = thread::Builder::new().name("mmb-log".to_owned()).spawn(move || collector.run());

@@ -141,17 +141,18 @@ pub fn connection_line(info: &ConnectionInfo, verbose: bool) -> ConnectionLine {
 fn stream_line(stream: &ConnectionStream) -> StreamLine {
     let side = |direction: usize| {
         stream.info.as_ref().map(|info| {
-            let SideStats { bytes, repeated, early, gaps, gap_bytes, overwritten } = info.stats[direction];
+            let SideStats { bytes, retransmitted, out_of_order, gaps, gap_bytes, overwritten } =
+                info.stats[direction];
             StreamSideLine {
                 level: info.levels[direction].name().to_owned(),
                 bytes,
-                repeated,
-                early,
+                repeated: retransmitted,
+                early: out_of_order,
                 gaps,
                 gap_bytes,
                 overwritten,
-                kept: info.kept[direction] as u64,
-                waiting: info.early[direction] as u64,
+                kept: info.buffered[direction] as u64,
+                waiting: info.out_of_order[direction] as u64,
                 edits: (info.levels[direction] == Level::Edit).then(|| edits_line(&info.edits[direction])),
             }
         })
@@ -160,9 +161,9 @@ fn stream_line(stream: &ConnectionStream) -> StreamLine {
 }
 
 fn edits_line(stats: &EditStats) -> StreamEditsLine {
-    let EditStats { edits, removed, added, held, waiting } = *stats;
+    let EditStats { edits, removed, added, held, unsent } = *stats;
     let delta = added.wrapping_sub(removed).cast_signed();
-    StreamEditsLine { edits, delta, held: held as u64, unsent: waiting }
+    StreamEditsLine { edits, delta, held: held as u64, unsent }
 }
 
 /// Describes an event of a stream.

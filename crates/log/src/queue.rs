@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The most events that wait for a sink: some 20 MB.
-pub(crate) const MOST_EVENTS: usize = 1 << 16;
+pub(crate) const MAX_EVENTS: usize = 1 << 16;
 
 /// Records that are queued together, shared by the sinks that want all of them.
 pub(crate) type Batch = Arc<[Record]>;
@@ -60,7 +60,7 @@ impl SinkQueue {
             _ => wanted.cloned().collect(),
         };
         let mut state = self.state();
-        if state.records + batch.len() > MOST_EVENTS {
+        if state.records + batch.len() > MAX_EVENTS {
             state.lose(batch.iter().map(|record| record.event.events()).sum());
             return;
         }

@@ -134,7 +134,7 @@ fn lookups(c: &mut Criterion) {
         let mut frames = frames(&workload, workload.background(), hit);
         let (packets, _) = views(&mut frames);
         let mut scratch = Scratch::default();
-        scratch.fit(classifier.most_matches());
+        scratch.fit(classifier.max_matches());
         // As many packets as the worker takes at once where each may match very many rules.
         let parts: Vec<_> = packets
             .chunks(scratch.vector().min(VECTOR))

@@ -27,7 +27,7 @@ impl ChecksumSum {
     pub fn bytes(self, bytes: &[u8]) -> ChecksumSum {
         let (longs, rest) = bytes.as_chunks::<4>();
         let mut sum = self.0;
-        if longs.len() >= FEW_LONGS {
+        if longs.len() >= MIN_SIMD_LONGS {
             SimdLevel::detect().run(SumLongs { longs, sum: &mut sum });
         } else {
             SumLongs { longs, sum: &mut sum }.run();
@@ -69,7 +69,7 @@ impl ChecksumSum {
 }
 
 /// Fewer are not worth the call of a kernel.
-const FEW_LONGS: usize = 32;
+const MIN_SIMD_LONGS: usize = 32;
 
 /// Adds numbers of 32 bits to a sum.
 struct SumLongs<'s> {

@@ -15,7 +15,7 @@ use crate::crc::crc32c;
 use crate::layout::Layout;
 use crate::proto::SCTP;
 use crate::proto::{TCP, UDP};
-use crate::tunnel::{self, MOST_TUNNELS};
+use crate::tunnel::{self, MAX_TUNNELS};
 use crate::view::Packet;
 
 /// The offset of the checksum in an SCTP header.
@@ -30,7 +30,7 @@ pub fn finish_checksum(packet: &mut Packet<'_>, layout: &Layout) -> bool {
         return true;
     }
     let mut outer = *layout;
-    for _ in 0..MOST_TUNNELS {
+    for _ in 0..MAX_TUNNELS {
         let Some(inner) = tunnel::inner(packet.bytes(), &outer, usize::MAX) else { return false };
         if finish_outer(packet, &inner) {
             return true;

@@ -24,11 +24,11 @@ const UDP_HEADER: usize = 8;
 /// GRE without options.
 const GRE_HEADER: usize = 4;
 /// The most bytes of headers: Ethernet, a tunnel, IPv6, TCP with all its options.
-const MOST_HEADERS: usize = ETHERNET_HEADER + TunnelHeaders::LONGEST as usize + IP6_HEADER + 60;
+const MAX_HEADER_BYTES: usize = ETHERNET_HEADER + TunnelHeaders::LONGEST as usize + IP6_HEADER + 60;
 /// The most bytes of an IP packet.
 const LONGEST: usize = u16::MAX as usize;
 /// The most datagrams of a train: Linux's UDP_MAX_SEGMENTS before 6.10.
-const MOST_DATAGRAMS: usize = 64;
+const MAX_DATAGRAMS: usize = 64;
 
 /// TCP flags that only the last segment may have: FIN, PSH.
 const LAST: u8 = 0x09;
@@ -84,7 +84,7 @@ impl TunnelHeaders {
 /// Several frames as one.
 #[derive(Clone, Copy, Debug)]
 pub struct Superframe {
-    headers: [u8; MOST_HEADERS],
+    headers: [u8; MAX_HEADER_BYTES],
     headers_len: usize,
     frames: usize,
     tunnel: Option<TunnelHeaders>,
@@ -101,9 +101,9 @@ impl Superframe {
         let first = Part::of(frames.next()?, joinable)?;
         let size = first.payload();
         let (mut last, mut count, mut len) = (first, 1, size);
-        let most = if first.transport == UDP { MOST_DATAGRAMS } else { usize::MAX };
+        let max = if first.transport == UDP { MAX_DATAGRAMS } else { usize::MAX };
         let ip_headers = first.headers - ETHERNET_HEADER;
-        while count < most && last.payload() == size && last.flags() & LAST == 0 {
+        while count < max && last.payload() == size && last.flags() & LAST == 0 {
             let next = frames.next().and_then(|next| first.like(next));
             let Some(next) = next.filter(|next| next.follows(&first, count, len)) else { break };
             if next.payload() > size || ip_headers + len + next.payload() > LONGEST {
@@ -374,7 +374,7 @@ impl<'f> Part<'f> {
     fn joined(&self, frames: usize, len: usize, last_flags: u8) -> Superframe {
         let l4 = self.l4();
         let all = self.headers + len;
-        let mut bytes = [0; MOST_HEADERS];
+        let mut bytes = [0; MAX_HEADER_BYTES];
         let headers = &mut bytes[..self.headers];
         headers.copy_from_slice(&self.bytes[..self.headers]);
         let unfinished = pseudo_header(self.bytes, self.ip, all - l4).fold();

@@ -17,7 +17,7 @@ use crate::parse::parse_ip;
 use crate::proto::{GRE, IP_IN_IP, IP6_IN_IP, UDP};
 
 /// The most packets around the innermost packet.
-pub(crate) const MOST_TUNNELS: usize = 4;
+pub(crate) const MAX_TUNNELS: usize = 4;
 /// The most bytes between a UDP or GRE header and the inner IP header: a GENEVE header with all options (RFC 8926), an
 /// Ethernet header and two VLAN tags.
 const LONGEST_GAP: usize = 260 + 14 + 8;
@@ -27,7 +27,7 @@ const ALIGNMENT: usize = 2;
 /// An inner packet and the packets around it. All offsets are from the start of the frame.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tunnels {
-    outer: [Layout; MOST_TUNNELS],
+    outer: [Layout; MAX_TUNNELS],
     count: usize,
     inner: Layout,
 }

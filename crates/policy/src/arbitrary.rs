@@ -200,7 +200,7 @@ impl Draw {
     }
 
     /// A comparison with some of the witness's bytes.
-    fn bytes_test(&self, witness: &[u8], least: usize) -> Test {
+    fn bytes_test(&self, witness: &[u8], min: usize) -> Test {
         let own = &witness[..witness.len().min(usize::from(self.small[1] % 16))];
         let whole = &witness[..witness.len().min(38)];
         let any = self.bytes.clone();
@@ -210,7 +210,7 @@ impl Draw {
             2 => vec![any, own.to_vec()],
             _ => vec![any],
         };
-        strings.retain(|string| string.len() >= least);
+        strings.retain(|string| string.len() >= min);
         if strings.is_empty() {
             strings.push(vec![self.small[2]]);
         }
@@ -259,7 +259,7 @@ impl Draw {
             amount: amount(self.numbers[0]),
             unit,
             period: LimitPeriod::ALL[usize::from(period) % LimitPeriod::ALL.len()],
-            burst: self.negated.then(|| amount(self.numbers[1]).max(Limit::least_burst(unit))),
+            burst: self.negated.then(|| amount(self.numbers[1]).max(Limit::min_burst(unit))),
             per: LimitKey::new(field, Some(key / 4).filter(|prefix| prefix % 8 > 0)),
         }
     }

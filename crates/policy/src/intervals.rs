@@ -129,11 +129,11 @@ impl Intervals {
         &self.0
     }
 
-    /// The numbers, in order, if there are at most `most`.
-    pub fn numbers(&self, most: usize) -> Option<Vec<u128>> {
+    /// The numbers, in order, if there are at most `max`.
+    pub fn numbers(&self, max: usize) -> Option<Vec<u128>> {
         let mut numbers = Vec::new();
         for &(first, last) in &self.0 {
-            if last - first >= (most - numbers.len()) as u128 {
+            if last - first >= (max - numbers.len()) as u128 {
                 return None;
             }
             numbers.extend(first..=last);
@@ -204,11 +204,11 @@ mod tests {
         }
 
         #[test]
-        fn numbers_are_listed_if_there_are_few(a in any_pairs(), most in 0usize..=20) {
+        fn numbers_are_listed_if_there_are_few(a in any_pairs(), max in 0usize..=20) {
             let all: Vec<u128> = (0..=15).chain(u128::MAX - 15..=u128::MAX).filter(|&n| has(&a, n)).collect();
             let set: Intervals = a.into_iter().collect();
             prop_assert_eq!(set.single(), (all.len() == 1).then(|| all[0]));
-            prop_assert_eq!(set.numbers(most), (all.len() <= most).then_some(all));
+            prop_assert_eq!(set.numbers(max), (all.len() <= max).then_some(all));
         }
 
         #[test]

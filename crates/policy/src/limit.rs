@@ -57,7 +57,7 @@ impl Limit {
     /// The greatest amount and burst.
     pub const MAX: u64 = 1_000_000_000_000;
     /// The least burst of bytes: a full frame of Ethernet with two VLAN tags.
-    pub const LEAST_BYTES: u64 = 1522;
+    pub const MIN_BURST_BYTES: u64 = 1522;
 
     /// The burst of a limit that names none: the units of a tenth of a second, at least 5; of bytes those of half a second, at least 65,536, since TCP
     /// needs a burst of some round-trip times to get the rate.
@@ -76,11 +76,11 @@ impl Limit {
     }
 
     /// The least burst that lets every packet pass.
-    pub fn least_burst(unit: LimitUnit) -> u64 {
+    pub fn min_burst(unit: LimitUnit) -> u64 {
         match unit {
             LimitUnit::Packets | LimitUnit::Connections => 1,
-            LimitUnit::Bytes => Limit::LEAST_BYTES,
-            LimitUnit::Bits => 8 * Limit::LEAST_BYTES,
+            LimitUnit::Bytes => Limit::MIN_BURST_BYTES,
+            LimitUnit::Bits => 8 * Limit::MIN_BURST_BYTES,
         }
     }
 }

@@ -51,7 +51,7 @@ pub enum PatternListError {
     /// More than [`PatternList::MAX_LINES`] lines.
     #[error("line {}: more than 1000000 lines; split the file into several lists", PatternList::MAX_LINES + 1)]
     TooManyLines,
-    /// A line has more than [`PatternList::MAX_PATTERN`] bytes.
+    /// A line has more than [`PatternList::MAX_PATTERN_BYTES`] bytes.
     #[error("line {0}: the pattern has more than 2048 bytes; its first 2048 may do")]
     LineTooLong(usize),
     /// No pattern is left without comments and empty lines.
@@ -65,7 +65,7 @@ impl PatternList {
     /// The most lines of a file.
     pub const MAX_LINES: usize = 1_000_000;
     /// The most bytes of a pattern.
-    pub const MAX_PATTERN: usize = 2048;
+    pub const MAX_PATTERN_BYTES: usize = 2048;
 
     /// The list of these patterns.
     pub fn new(file: String, patterns: Vec<Vec<u8>>) -> PatternList {
@@ -92,7 +92,7 @@ impl PatternList {
             if matches!(line, [] | [b'#', ..]) {
                 continue;
             }
-            if line.len() > PatternList::MAX_PATTERN {
+            if line.len() > PatternList::MAX_PATTERN_BYTES {
                 return Err(PatternListError::LineTooLong(at + 1));
             }
             patterns.push(line.to_vec());
@@ -158,7 +158,7 @@ mod tests {
     fn what_is_no_list_is_refused_with_its_line() {
         assert_eq!(parse(b""), Err(PatternListError::Empty));
         assert_eq!(parse(b"# nothing\n\r\n"), Err(PatternListError::Empty));
-        let long = [b"a\n".to_vec(), vec![b'x'; PatternList::MAX_PATTERN + 1]].concat();
+        let long = [b"a\n".to_vec(), vec![b'x'; PatternList::MAX_PATTERN_BYTES + 1]].concat();
         assert_eq!(parse(&long), Err(PatternListError::LineTooLong(2)));
         let lines = b"a\n".repeat(PatternList::MAX_LINES);
         assert_eq!(parse(&lines).unwrap().len(), PatternList::MAX_LINES);

@@ -57,7 +57,7 @@ impl PolicyDiff {
         }
         let mut new = added.iter().peekable();
         let kept = policy.rules.keys().filter(|id| new.next_if_eq(&id).is_none()).collect();
-        if added.len() + removed.len() <= policy.rules.len() / FEW {
+        if added.len() + removed.len() <= policy.rules.len() / MAX_CHANGED_PART {
             policy.rules = sharing(&old.rules, &policy.rules, &added, &removed);
         }
         PolicyDiff { policy, added, removed, kept }
@@ -65,7 +65,7 @@ impl PolicyDiff {
 }
 
 /// One rule of so many may change, and the policy is still made from the one in force.
-const FEW: usize = 4;
+const MAX_CHANGED_PART: usize = 4;
 
 /// The rules of `new`, made of `old`, so that the two share what stays and whoever compares them has little to do.
 fn sharing(old: &RuleStore, new: &RuleStore, added: &[RuleId], removed: &[RuleId]) -> RuleStore {

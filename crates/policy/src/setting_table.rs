@@ -212,7 +212,7 @@ pub static SETTINGS: &[SettingInfo] = &[
                address, of IPv6 all with the same first 64 bits; beyond, its new connections are refused (nat-host-limit)",
         get: |settings| match settings.connections.nat_ports_per_host {
             PortsPerHost::Share => 0,
-            PortsPerHost::AtMost(most) => most,
+            PortsPerHost::AtMost(max) => max,
         },
         put: |settings, n| {
             settings.connections.nat_ports_per_host =
@@ -249,7 +249,7 @@ pub static SETTINGS: &[SettingInfo] = &[
                equal parts; IPv6 addresses are counted by their first 64 bits; further connections are treated as `stream unfit` says",
         get: |settings| match settings.streams.per_source {
             StreamsPerSource::Share => 0,
-            StreamsPerSource::AtMost(most) => most,
+            StreamsPerSource::AtMost(max) => max,
         },
         put: |settings, n| {
             settings.streams.per_source =
@@ -372,7 +372,7 @@ pub static SETTINGS: &[SettingInfo] = &[
     },
     SettingInfo {
         name: "limit keys",
-        values: Values::Number(LimitSettings::LEAST_KEYS, 1 << 24),
+        values: Values::Number(LimitSettings::MIN_KEYS, 1 << 24),
         help: "the keys that each rule with `limit … per` keeps apart, up to the next power of two, for 64 bytes each; beyond, those with \
                the least use are forgotten and begin anew (limit-keys)",
         get: |settings| settings.limits.keys,
@@ -447,12 +447,12 @@ impl SettingInfo {
     /// The change of this setting to `value`, of words the place of the word; `None` if it is out of range.
     pub fn set_to(&'static self, value: u32) -> Option<Setting> {
         let fits = match self.values {
-            Values::Number(least, most)
-            | Values::Seconds(least, most)
-            | Values::Milliseconds(least, most)
-            | Values::Kibibytes(least, most)
-            | Values::Mebibytes(least, most) => (least..=most).contains(&value),
-            Values::WordOr(_, most) => value <= most,
+            Values::Number(min, max)
+            | Values::Seconds(min, max)
+            | Values::Milliseconds(min, max)
+            | Values::Kibibytes(min, max)
+            | Values::Mebibytes(min, max) => (min..=max).contains(&value),
+            Values::WordOr(_, max) => value <= max,
             Values::Words(words) => (value as usize) < words.len(),
         };
         if !fits {
@@ -467,12 +467,12 @@ impl Values {
     /// The values as a text for people.
     pub fn describe(&self) -> String {
         match self {
-            Values::Number(least, most) => format!("{least} to {most}"),
-            Values::Seconds(least, most) => format!("{least} to {most} seconds"),
-            Values::Milliseconds(least, most) => format!("{least} to {most} ms"),
-            Values::Kibibytes(least, most) => format!("{least} to {most} KiB"),
-            Values::Mebibytes(least, most) => format!("{least} to {most} MiB"),
-            Values::WordOr([(word, _)], most) => format!("{word} or 1 to {most}"),
+            Values::Number(min, max) => format!("{min} to {max}"),
+            Values::Seconds(min, max) => format!("{min} to {max} seconds"),
+            Values::Milliseconds(min, max) => format!("{min} to {max} ms"),
+            Values::Kibibytes(min, max) => format!("{min} to {max} KiB"),
+            Values::Mebibytes(min, max) => format!("{min} to {max} MiB"),
+            Values::WordOr([(word, _)], max) => format!("{word} or 1 to {max}"),
             Values::Words(words) => {
                 let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
                 match words.split_last() {

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 /// The size in bytes of the buffers in front of the socket.
-const BUFFER: usize = 64 << 10;
+const BUFFER_BYTES: usize = 64 << 10;
 
 /// The bytes of a state in one piece.
 const PIECE_BYTES: usize = 24 << 10;
@@ -153,7 +153,7 @@ impl Client {
     ) -> Result<AnswerEnd, E> {
         self.send(request).map_err(ClientError::from)?;
         self.stream.set_read_timeout(Some(CHECK_INTERVAL)).map_err(ClientError::from)?;
-        let mut stream = BufReader::with_capacity(BUFFER, &self.stream);
+        let mut stream = BufReader::with_capacity(BUFFER_BYTES, &self.stream);
         let mut line = Vec::new();
         loop {
             match read_answer(&mut stream, &mut line) {
@@ -179,7 +179,7 @@ impl Client {
     }
 
     fn send(&self, request: &Request) -> io::Result<()> {
-        let mut out = BufWriter::with_capacity(BUFFER, &self.stream);
+        let mut out = BufWriter::with_capacity(BUFFER_BYTES, &self.stream);
         request::encode(request, &mut out)?;
         out.flush()
     }
@@ -221,7 +221,7 @@ impl AnswerLines {
 /// Reads lines until the end of the answer, or until the connection or the receiver has gone. Lines that arrived together are sent on
 /// together.
 fn receive_lines(stream: UnixStream, lines: &mpsc::Sender<LineBatch>) {
-    let mut stream = BufReader::with_capacity(BUFFER, stream);
+    let mut stream = BufReader::with_capacity(BUFFER_BYTES, stream);
     let (mut batch, mut line) = (Vec::new(), Vec::new());
     loop {
         let answer = match read_answer(&mut stream, &mut line) {

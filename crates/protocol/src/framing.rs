@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::io::{self, BufRead, Read, Write};
 
 /// The longest line of an answer that is read. It is longer than any request may be, and so longer than any rule.
-const LONGEST_LINE: u64 = 1 << 30;
+const MAX_LINE_BYTES: u64 = 1 << 30;
 
 /// The reason why no answer could be read.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +49,7 @@ pub(crate) fn read_answer(
     line: &mut Vec<u8>,
 ) -> Result<Option<Answer>, AnswerReadError> {
     loop {
-        match stream.take(LONGEST_LINE).read_until(b'\n', line) {
+        match stream.take(MAX_LINE_BYTES).read_until(b'\n', line) {
             Ok(0) => return Ok(None),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),

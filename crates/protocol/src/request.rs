@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
 /// The most commands in one request; a policy file may have more.
-pub const MOST_COMMANDS: usize = 10_000;
+pub const MAX_COMMANDS: usize = 10_000;
 
 /// A request of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub struct ChangeOptions {
 
 impl ChangeOptions {
     /// The longest time that a change may wait for its confirmation: a day.
-    pub const MOST_SECONDS: u32 = 86_400;
+    pub const MAX_CONFIRM_S: u32 = 86_400;
 }
 
 /// The fate of the connections of stateful rules that a policy file removes.
@@ -131,14 +131,14 @@ impl<'de> Deserialize<'de> for CommandList {
             type Value = CommandList;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                write!(f, "an array of at most {MOST_COMMANDS} commands")
+                write!(f, "an array of at most {MAX_COMMANDS} commands")
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<CommandList, A::Error> {
                 let mut commands = Vec::new();
                 while let Some(command) = seq.next_element()? {
-                    if commands.len() == MOST_COMMANDS {
-                        return Err(A::Error::invalid_length(MOST_COMMANDS + 1, &self));
+                    if commands.len() == MAX_COMMANDS {
+                        return Err(A::Error::invalid_length(MAX_COMMANDS + 1, &self));
                     }
                     commands.push(command);
                 }
@@ -195,8 +195,8 @@ fn without_files(mut envelope: Envelope) -> Result<Request, DecodeError> {
         confirm: envelope.confirm,
         checked: envelope.checked.unwrap_or_default(),
     };
-    if options.confirm.is_some_and(|seconds| !(1..=ChangeOptions::MOST_SECONDS).contains(&seconds)) {
-        let range = format!("'confirm' is 1 to {} seconds", ChangeOptions::MOST_SECONDS);
+    if options.confirm.is_some_and(|seconds| !(1..=ChangeOptions::MAX_CONFIRM_S).contains(&seconds)) {
+        let range = format!("'confirm' is 1 to {} seconds", ChangeOptions::MAX_CONFIRM_S);
         return Err(DecodeError::Malformed(range));
     }
     let request = without_options(envelope)?;
@@ -441,8 +441,8 @@ mod tests {
         assert!(decode(b"{\"v\":1,\"do\":\"apply\",\"policy\":\"\xff\"}").is_err(), "not UTF-8");
         let many =
             |n: usize| format!("{{\"v\":1,\"do\":\"run\",\"commands\":[{}\"\"]}}", "\"\",".repeat(n - 1));
-        assert!(decode(many(MOST_COMMANDS).as_bytes()).is_ok());
-        assert!(error(&many(MOST_COMMANDS + 1)).contains("at most 10000 commands"));
+        assert!(decode(many(MAX_COMMANDS).as_bytes()).is_ok());
+        assert!(error(&many(MAX_COMMANDS + 1)).contains("at most 10000 commands"));
         assert!(decode(&b"[".repeat(1 << 16)).is_err(), "nested deeply");
         let long = "x".repeat(1 << 16);
         for line in [format!("{{\"v\":1,\"{long}\":1}}"), format!("{{\"v\":1,\"do\":\"{long}\"}}")] {

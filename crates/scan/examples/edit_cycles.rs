@@ -109,10 +109,10 @@ fn next(patterns: &EditPatterns, scratch: &mut EditScratch, data: &[u8]) -> (f64
 
 /// What a stream takes for each piece with the bytes before it that are held, by `next` alone, and the most for one piece.
 fn stream(patterns: &EditPatterns, scratch: &mut EditScratch, data: &[u8]) -> (f64, u64) {
-    let mut most = 0;
+    let mut max = 0;
     let cycles = cycles_a_piece(data.len().div_ceil(PIECE), || {
         let (mut begin, mut end) = (0, 0);
-        most = 0;
+        max = 0;
         while end < data.len() {
             end = data.len().min(end + PIECE);
             let (bytes, now) = (&data[begin..end], cycles::now());
@@ -124,10 +124,10 @@ fn stream(patterns: &EditPatterns, scratch: &mut EditScratch, data: &[u8]) -> (f
                     EditStep::Match { end, .. } => from = end,
                 }
             };
-            most = most.max(cycles::now() - now);
+            max = max.max(cycles::now() - now);
         }
     });
-    (cycles, most)
+    (cycles, max)
 }
 
 fn compile(list: &[Pattern]) -> (EditPatterns, EditScratch, f64) {
@@ -205,8 +205,8 @@ fn hostile() {
     for (name, list, part) in lists {
         let (patterns, mut scratch, _) = compile(&list);
         let data = part.repeat(PIECE * 40 / part.len());
-        let (cycles, most) = stream(&patterns, &mut scratch, data.as_bytes());
-        println!("| {name} | `{part}`… | {cycles:.0} | {most} |");
+        let (cycles, max) = stream(&patterns, &mut scratch, data.as_bytes());
+        println!("| {name} | `{part}`… | {cycles:.0} | {max} |");
     }
 }
 

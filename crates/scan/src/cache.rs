@@ -5,7 +5,7 @@
 //! thread that must not wait for the compiler uses only sets that another thread has compiled before.
 //!
 //! Life-cycle: one cache for an engine, shared by the threads that compile. The cache keeps every set that is used
-//! elsewhere too. Of the others it keeps the most recently used, about [`MOST_UNUSED`] bytes of each kind.
+//! elsewhere too. Of the others it keeps the most recently used, about [`MAX_UNUSED_BYTES`] bytes of each kind.
 
 use crate::edit::EditPatterns;
 use crate::error::PatternError;
@@ -17,11 +17,11 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 /// The approximate limit, in bytes, of the sets of one kind that only the cache refers to.
-pub const MOST_UNUSED: usize = 32 << 20;
+pub const MAX_UNUSED_BYTES: usize = 32 << 20;
 /// Bytes that become free when sets are dropped: the memory of the process goes up and down by no more.
-const ROOM: usize = MOST_UNUSED / 64;
+const ROOM: usize = MAX_UNUSED_BYTES / 64;
 /// Bytes of a set without its patterns.
-const LEAST: usize = 4 << 10;
+const BASE_BYTES: usize = 4 << 10;
 /// About the bytes of a set for each byte of its patterns.
 const EACH_BYTE: usize = 16;
 
@@ -78,7 +78,7 @@ impl<'c> SetSource<'c> {
             return Ok(set);
         }
         let set = compile(self.compiler.ok_or(PatternError::NotCompiled)?)?;
-        let bytes = patterns.iter().map(|pattern| pattern.len() * EACH_BYTE).sum::<usize>() + LEAST;
+        let bytes = patterns.iter().map(|pattern| pattern.len() * EACH_BYTE).sum::<usize>() + BASE_BYTES;
         lock(kept).insert(digest, &set, bytes + set.own_bytes());
         Ok(set)
     }
@@ -134,7 +134,7 @@ struct KeptSet<S> {
 
 impl<S> Default for Kept<S> {
     fn default() -> Kept<S> {
-        Kept { sets: HashMap::new(), uses: 0, bytes: 0, look_at: MOST_UNUSED }
+        Kept { sets: HashMap::new(), uses: 0, bytes: 0, look_at: MAX_UNUSED_BYTES }
     }
 }
 
@@ -158,12 +158,12 @@ impl<S: Shared> Kept<S> {
         }
     }
 
-    /// Drops the least recently used of the unused sets, until the unused sets take a little less than [`MOST_UNUSED`].
+    /// Drops the least recently used of the unused sets, until the unused sets take a little less than [`MAX_UNUSED_BYTES`].
     fn evict(&mut self) {
         let unused = self.sets.iter().filter(|(_, kept)| !kept.set.is_used());
         let mut unused: Vec<_> = unused.map(|(digest, kept)| (kept.last_use, *digest, kept.bytes)).collect();
         unused.sort_unstable_by_key(|(last_use, ..)| std::cmp::Reverse(*last_use));
-        let mut left = MOST_UNUSED - ROOM;
+        let mut left = MAX_UNUSED_BYTES - ROOM;
         for (_, digest, bytes) in unused {
             match left.checked_sub(bytes) {
                 Some(rest) => left = rest,
@@ -228,7 +228,7 @@ mod tests {
         assert!((0..500).all(|number| known.set(&text(number)).is_ok()), "those in use");
         assert!(known.set(&text(2999)).is_ok(), "the last one");
         let kept = (500..3000).filter(|number| known.set(&text(*number)).is_ok()).count();
-        assert!(kept * 2048 * EACH_BYTE <= MOST_UNUSED, "{kept} unused sets are kept");
+        assert!(kept * 2048 * EACH_BYTE <= MAX_UNUSED_BYTES, "{kept} unused sets are kept");
         drop(used);
     }
 }

@@ -1,8 +1,8 @@
 //! Why patterns are refused.
 
 use crate::{
-    MOST_EDIT_MATCH, MOST_EDIT_TEXTS, MOST_PATTERNS, MOST_POSITIONS, MOST_REGEX, MOST_REGEXES, MOST_REPEATS,
-    MOST_SET_POSITIONS, MOST_STATE, MOST_TEXT,
+    MAX_EDIT_MATCH_BYTES, MAX_EDIT_TEXT_BYTES, MAX_PATTERNS, MAX_POSITIONS, MAX_REGEX_BYTES, MAX_REGEXES,
+    MAX_REPEATS, MAX_SET_POSITIONS, MAX_STATE_BYTES, MAX_TEXT_BYTES,
 };
 use std::fmt;
 use thiserror::Error;
@@ -23,21 +23,21 @@ pub enum PatternError {
     #[error("a set of patterns needs at least one")]
     NoPatterns,
     /// The list is too long.
-    #[error("{0} patterns are too many: a set has at most {MOST_PATTERNS}")]
+    #[error("{0} patterns are too many: a set has at most {MAX_PATTERNS}")]
     TooManyPatterns(usize),
     /// Too many of them are regexes.
     #[error(
-        "{0} regexes are too many: a set has at most {MOST_REGEXES}; write those without wildcards as texts"
+        "{0} regexes are too many: a set has at most {MAX_REGEXES}; write those without wildcards as texts"
     )]
     TooManyRegexes(usize),
     /// All regexes together are too large.
     #[error(
-        "the regexes are too large together: {0} bytes and classes with repetitions, at most {MOST_SET_POSITIONS}; use lower counts in repetitions"
+        "the regexes are too large together: {0} bytes and classes with repetitions, at most {MAX_SET_POSITIONS}; use lower counts in repetitions"
     )]
     TooLarge(u64),
     /// The texts of an edit have too many bytes.
     #[error(
-        "the texts have {0} bytes, and those of an edit at most {MOST_EDIT_TEXTS} together; use shorter ones"
+        "the texts have {0} bytes, and those of an edit at most {MAX_EDIT_TEXT_BYTES} together; use shorter ones"
     )]
     LongTexts(usize),
     /// The regexes of an edit have too many states together.
@@ -47,7 +47,7 @@ pub enum PatternError {
     TooManyStates,
     /// The state of each stream would be too large.
     #[error(
-        "the patterns need {0} bytes for each stream, at most {MOST_STATE}; use fewer regexes with counted repetitions, or lower counts"
+        "the patterns need {0} bytes for each stream, at most {MAX_STATE_BYTES}; use fewer regexes with counted repetitions, or lower counts"
     )]
     StateTooLarge(usize),
     /// The processor lacks instructions that the matcher needs.
@@ -71,7 +71,7 @@ pub enum PatternError {
     },
     /// The compilation was given up, or the compiler failed.
     #[error("the patterns were not compiled: {0}")]
-    GivenUp(String),
+    Unfinished(String),
     /// The cache lacks the patterns, and nothing compiles them here.
     #[error("the patterns are not compiled yet")]
     NotCompiled,
@@ -88,10 +88,10 @@ pub enum PatternRefusal {
     #[error("an empty text matches everywhere; write at least one byte")]
     EmptyText,
     /// A text of too many bytes.
-    #[error("a text of {0} bytes is too long: at most {MOST_TEXT}; the first of them may do")]
+    #[error("a text of {0} bytes is too long: at most {MAX_TEXT_BYTES}; the first of them may do")]
     LongText(usize),
     /// A regex of too many bytes.
-    #[error("a regex of {0} bytes is too long: at most {MOST_REGEX}; make several of it")]
+    #[error("a regex of {0} bytes is too long: at most {MAX_REGEX_BYTES}; make several of it")]
     LongRegex(usize),
     /// Not a regex.
     #[error("not a regex: {0}")]
@@ -127,11 +127,11 @@ pub enum PatternRefusal {
     #[error("^ can only be at the begin and $ only at the end of what a regex matches")]
     InnerAnchor,
     /// A count of a repetition is too high.
-    #[error("a repetition of {0} is too high: at most {MOST_REPEATS}")]
+    #[error("a repetition of {0} is too high: at most {MAX_REPEATS}")]
     Repeats(u32),
     /// Too large when repetitions are written out.
     #[error(
-        "too large: {0} bytes and classes with repetitions, at most {MOST_POSITIONS}; use lower counts in repetitions, or * and +"
+        "too large: {0} bytes and classes with repetitions, at most {MAX_POSITIONS}; use lower counts in repetitions, or * and +"
     )]
     TooLarge(u64),
     /// A regex of an edit whose matches have no bound.
@@ -141,7 +141,7 @@ pub enum PatternRefusal {
     UnboundedMatch,
     /// A regex of an edit whose matches are too long.
     #[error(
-        "it matches up to {0} bytes, and an edit at most {MOST_EDIT_MATCH}: use lower counts in repetitions"
+        "it matches up to {0} bytes, and an edit at most {MAX_EDIT_MATCH_BYTES}: use lower counts in repetitions"
     )]
     LongMatch(usize),
     /// A regex of an edit that speaks of the end of the stream.
@@ -185,7 +185,7 @@ impl PatternError {
             | PatternError::UnsupportedProcessor
             | PatternError::NoLibrary
             | PatternError::NoMemory
-            | PatternError::GivenUp(_)
+            | PatternError::Unfinished(_)
             | PatternError::NotCompiled
             | PatternError::Other(_) => None,
         }

@@ -10,7 +10,7 @@ pub(crate) const FOLD: u64 = 0x2020_2020_2020_2020;
 /// Strings for each word of 64 bits, of which each sets two: one of 50 others seems to be a member.
 const STRINGS_A_WORD: usize = 4;
 /// The most words: 1 MiB.
-const MOST_WORDS: usize = 1 << 17;
+const MAX_WORDS: usize = 1 << 17;
 
 /// A Bloom filter. It may seem to have a string that it has not, never the other way. Letters are the same in either case.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl StringFilter {
     pub(crate) fn new(mut keys: Vec<StringKey>) -> StringFilter {
         keys.sort_unstable();
         keys.dedup();
-        let words = keys.len().div_ceil(STRINGS_A_WORD).clamp(1, MOST_WORDS).next_power_of_two();
+        let words = keys.len().div_ceil(STRINGS_A_WORD).clamp(1, MAX_WORDS).next_power_of_two();
         let mut filter = StringFilter { words: vec![0; words] };
         for key in keys {
             let (word, bits) = filter.bits_of(key);

@@ -47,7 +47,7 @@ pub enum JobFailure {
         costliest: Option<usize>,
     },
     /// The job was given up, or the compiler failed.
-    GivenUp(String),
+    Unfinished(String),
 }
 
 /// The library's reason for which it refuses expressions.

@@ -37,7 +37,7 @@ mod set;
 mod texts;
 mod translate;
 
-pub use cache::{MOST_UNUSED, SetCache, SetSource};
+pub use cache::{MAX_UNUSED_BYTES, SetCache, SetSource};
 pub use edit::{EditPatterns, EditScratch, EditStep};
 pub use error::{PatternError, PatternRefusal};
 pub use job::{
@@ -51,24 +51,24 @@ pub use scanner::{PreparedSet, ScanState, Scanner};
 pub use set::{PatternSet, SetDigest};
 
 /// The most patterns of a set.
-pub const MOST_PATTERNS: usize = 1 << 16;
+pub const MAX_PATTERNS: usize = 1 << 16;
 /// The most regexes of a set. A regex that only spells a text does not count. The compilation time grows with up to the
 /// cube of their number; the compiler's budget bounds it.
-pub const MOST_REGEXES: usize = 256;
+pub const MAX_REGEXES: usize = 256;
 /// The most bytes of a text.
-pub const MOST_TEXT: usize = 2048;
+pub const MAX_TEXT_BYTES: usize = 2048;
 /// The most bytes of a regex as it is written.
-pub const MOST_REGEX: usize = 4096;
+pub const MAX_REGEX_BYTES: usize = 4096;
 /// The highest count of a repetition.
-pub const MOST_REPEATS: u32 = 4096;
+pub const MAX_REPEATS: u32 = 4096;
 /// The largest size of a regex: its bytes and classes, each as often as it is repeated. One class that is repeated counts a sixteenth of
 /// that, since it becomes a counter.
-pub const MOST_POSITIONS: u64 = 4096;
+pub const MAX_POSITIONS: u64 = 4096;
 /// The largest size of all regexes of a set.
-pub const MOST_SET_POSITIONS: u64 = 32 * 1024;
+pub const MAX_SET_POSITIONS: u64 = 32 * 1024;
 /// The most bytes of the state of a stream.
-pub const MOST_STATE: usize = POOL_PAGE;
+pub const MAX_STATE_BYTES: usize = POOL_PAGE;
 /// The most bytes of a match of a regex that is edited.
-pub const MOST_EDIT_MATCH: usize = 4096;
+pub const MAX_EDIT_MATCH_BYTES: usize = 4096;
 /// The most bytes of all texts of an edit.
-pub const MOST_EDIT_TEXTS: usize = 1 << 20;
+pub const MAX_EDIT_TEXT_BYTES: usize = 1 << 20;

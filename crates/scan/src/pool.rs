@@ -36,7 +36,7 @@ pub(crate) struct Pool {
     /// The pages that have been used. Memory for all pages is reserved.
     pages: Vec<Page>,
     /// All pages.
-    most: usize,
+    capacity: usize,
     /// The first of the pages that were used before and are free.
     free_page: u32,
     /// By lines of a slot: the first page that has a free one.
@@ -50,17 +50,17 @@ pub(crate) struct Pool {
 impl Pool {
     /// A pool without used slots. Returns `None` if the allocation fails.
     pub(crate) fn new(pages: u32) -> Option<Pool> {
-        let most = pages as usize;
+        let capacity = pages as usize;
         let mut pool = Pool {
             pages: Vec::new(),
-            most,
+            capacity,
             free_page: NONE,
             partial: vec![NONE; PAGE_LINES + 1].into_boxed_slice(),
             links: Vec::new(),
             used: 0,
         };
-        pool.pages.try_reserve_exact(most).ok()?;
-        pool.links.try_reserve_exact(most.checked_mul(PAGE_LINES)?).ok()?;
+        pool.pages.try_reserve_exact(capacity).ok()?;
+        pool.links.try_reserve_exact(capacity.checked_mul(PAGE_LINES)?).ok()?;
         Some(pool)
     }
 
@@ -148,7 +148,7 @@ impl Pool {
             self.free_page = page.next;
             *page = begun;
             number
-        } else if self.pages.len() < self.most {
+        } else if self.pages.len() < self.capacity {
             // Within the memory that is reserved.
             self.pages.push(begun);
             self.links.resize(self.pages.len() * PAGE_LINES, NONE);

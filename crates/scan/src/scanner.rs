@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// The most sets that a scanner uses at a time.
-const MOST_SETS: usize = 16;
+const MAX_SETS: usize = 16;
 
 /// A worker's part of scanning: the working memory of each set that it uses, and the pool of the states of streams.
 pub struct Scanner {
@@ -69,7 +69,7 @@ impl Scanner {
         let memory = StreamMemory::new(pages).ok_or(PatternError::NoMemory)?;
         let count = u32::try_from(pages).map_err(|_| PatternError::NoMemory)?;
         let pool = Pool::new(count).ok_or(PatternError::NoMemory)?;
-        let sets = Vec::with_capacity(MOST_SETS);
+        let sets = Vec::with_capacity(MAX_SETS);
         Ok(Scanner { sets, memory: Arc::new(memory), pool, pool_bytes: pages * POOL_PAGE })
     }
 
@@ -109,7 +109,7 @@ impl Scanner {
     /// # Errors
     /// Gives it back if the set is prepared here already, or if there are 16 sets.
     pub fn adopt(&mut self, mut prepared: PreparedSet) -> Result<(), PreparedSet> {
-        let has_place = self.sets.len() < MOST_SETS && self.index(&prepared.set).is_none();
+        let has_place = self.sets.len() < MAX_SETS && self.index(&prepared.set).is_none();
         if !has_place || !prepared.scratch.bind(&self.memory) {
             return Err(prepared);
         }
@@ -141,7 +141,7 @@ impl Scanner {
 
     /// Whether it has no room for another set.
     pub fn is_full(&self) -> bool {
-        self.sets.len() >= MOST_SETS
+        self.sets.len() >= MAX_SETS
     }
 
     /// The sets that are prepared.

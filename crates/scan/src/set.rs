@@ -7,7 +7,7 @@ use crate::pattern::{Pattern, PatternKind};
 use crate::pool::Pool;
 use crate::texts::{DividedPattern, Division, TextSet};
 use crate::translate::{Translation, escape, translate};
-use crate::{MOST_PATTERNS, MOST_REGEXES, MOST_SET_POSITIONS, MOST_STATE};
+use crate::{MAX_PATTERNS, MAX_REGEXES, MAX_SET_POSITIONS, MAX_STATE_BYTES};
 use siphasher::sip128::{Hasher128, SipHasher};
 use std::fmt;
 use std::hash::Hasher;
@@ -51,7 +51,7 @@ impl PatternSet {
     ) -> Result<PatternSet, PatternError> {
         match patterns.len() {
             0 => return Err(PatternError::NoPatterns),
-            1..=MOST_PATTERNS => {}
+            1..=MAX_PATTERNS => {}
             many => return Err(PatternError::TooManyPatterns(many)),
         }
         let translations = translations(patterns)?;
@@ -64,7 +64,7 @@ impl PatternSet {
             compiled.database = Some(database);
         }
         match compiled.stream_size() {
-            0..=MOST_STATE => Ok(PatternSet { compiled: Arc::new(compiled) }),
+            0..=MAX_STATE_BYTES => Ok(PatternSet { compiled: Arc::new(compiled) }),
             large => Err(PatternError::StateTooLarge(large)),
         }
     }
@@ -157,10 +157,10 @@ fn translations(patterns: &[Pattern]) -> Result<Vec<Translation>, PatternError> 
         positions += translation.positions;
         translations.push(translation);
     }
-    if regexes > MOST_REGEXES {
+    if regexes > MAX_REGEXES {
         return Err(PatternError::TooManyRegexes(regexes));
     }
-    if positions > MOST_SET_POSITIONS {
+    if positions > MAX_SET_POSITIONS {
         return Err(PatternError::TooLarge(positions));
     }
     Ok(translations)
@@ -204,7 +204,7 @@ fn refusal(patterns: &[Pattern], others: &[usize], failure: JobFailure) -> Patte
             let pattern = index.and_then(|index| patterns.get(index)).map(Pattern::shown);
             PatternError::OverBudget { budget, index, pattern }
         }
-        JobFailure::GivenUp(reason) => PatternError::GivenUp(reason),
+        JobFailure::Unfinished(reason) => PatternError::Unfinished(reason),
         JobFailure::Refused(JobRefusal(failure)) => match failure {
             CompileFailure::NoLibrary => PatternError::NoLibrary,
             CompileFailure::UnsupportedProcessor => PatternError::UnsupportedProcessor,

@@ -4,14 +4,14 @@
 //! matcher reads the same way: bytes, classes of bytes, groups, alternations, repetitions and anchors.
 
 use crate::error::PatternRefusal;
-use crate::{MOST_EDIT_MATCH, MOST_POSITIONS, MOST_REGEX, MOST_REPEATS, MOST_TEXT};
+use crate::{MAX_EDIT_MATCH_BYTES, MAX_POSITIONS, MAX_REGEX_BYTES, MAX_REPEATS, MAX_TEXT_BYTES};
 use regex_syntax::ast::ErrorKind;
 use regex_syntax::hir::{Class, ClassBytes, Hir, HirKind, Look, Repetition};
 use regex_syntax::{Error, ParserBuilder, hir};
 use std::fmt::Write;
 
 /// The most bytes of an expression; the library takes 16,000.
-const MOST_EXPRESSION: usize = 16_000;
+const MAX_EXPRESSION_BYTES: usize = 16_000;
 /// The deepest nesting of groups and repetitions.
 const DEEPEST: u32 = 64;
 /// The part of a repeated class that counts as its size.
@@ -23,7 +23,7 @@ pub(crate) struct Translation {
     /// ASCII without zero bytes.
     pub source: String,
     pub ignores_case: bool,
-    /// Its size as [`MOST_POSITIONS`] has it; 0 if it is a text.
+    /// Its size as [`MAX_POSITIONS`] has it; 0 if it is a text.
     pub positions: u64,
     /// Its bytes, if it is a text.
     pub text: Option<Vec<u8>>,
@@ -33,7 +33,7 @@ pub(crate) struct Translation {
 pub(crate) fn escape(bytes: &[u8], ignores_case: bool) -> Result<Translation, PatternRefusal> {
     match bytes.len() {
         0 => return Err(PatternRefusal::EmptyText),
-        1..=MOST_TEXT => {}
+        1..=MAX_TEXT_BYTES => {}
         long => return Err(PatternRefusal::LongText(long)),
     }
     let mut source = String::with_capacity(bytes.len() * 4);
@@ -50,17 +50,17 @@ pub(crate) fn translate(regex: &str, ignores_case: bool) -> Result<Translation, 
         Some(0) => return Err(PatternRefusal::MatchesEmpty),
         Some(_) => {}
     }
-    if positions > MOST_POSITIONS {
+    if positions > MAX_POSITIONS {
         return Err(PatternRefusal::TooLarge(positions));
     }
     if let Some((text, ignores_case)) = text(&hir)
-        && text.len() <= MOST_TEXT
+        && text.len() <= MAX_TEXT_BYTES
     {
         return escape(&text, ignores_case);
     }
     let mut source = String::new();
     write(&hir, &mut source)?;
-    if source.len() > MOST_EXPRESSION {
+    if source.len() > MAX_EXPRESSION_BYTES {
         return Err(PatternRefusal::TooLarge(positions));
     }
     Ok(Translation { source, ignores_case: false, positions: positions.max(1), text: None })
@@ -80,7 +80,7 @@ pub(crate) fn edit_regex(regex: &str, ignores_case: bool) -> Result<EditRegex, P
     let Translation { positions, .. } = translate(regex, ignores_case)?;
     let hir = parse(regex, ignores_case)?;
     if let Some((bytes, ignores_case)) = text(&hir)
-        && bytes.len() <= MOST_TEXT
+        && bytes.len() <= MAX_TEXT_BYTES
     {
         return Ok(EditRegex::Text { bytes, ignores_case });
     }
@@ -89,13 +89,13 @@ pub(crate) fn edit_regex(regex: &str, ignores_case: bool) -> Result<EditRegex, P
     }
     match hir.properties().maximum_len() {
         None => Err(PatternRefusal::UnboundedMatch),
-        Some(longest) if longest > MOST_EDIT_MATCH => Err(PatternRefusal::LongMatch(longest)),
+        Some(longest) if longest > MAX_EDIT_MATCH_BYTES => Err(PatternRefusal::LongMatch(longest)),
         Some(_) => Ok(EditRegex::Regex { hir, positions }),
     }
 }
 
 fn parse(regex: &str, ignores_case: bool) -> Result<Hir, PatternRefusal> {
-    if regex.len() > MOST_REGEX {
+    if regex.len() > MAX_REGEX_BYTES {
         return Err(PatternRefusal::LongRegex(regex.len()));
     }
     let mut parser = ParserBuilder::new();
@@ -167,14 +167,14 @@ fn positions(hir: &Hir) -> Result<u64, PatternRefusal> {
             parts.iter().try_fold(0, |sum: u64, part| Ok(sum.saturating_add(positions(part)?)))?
         }
         HirKind::Repetition(repetition) => {
-            let most = repetition.max.unwrap_or(repetition.min).max(1);
-            if most > MOST_REPEATS {
-                return Err(PatternRefusal::Repeats(most));
+            let max = repetition.max.unwrap_or(repetition.min).max(1);
+            if max > MAX_REPEATS {
+                return Err(PatternRefusal::Repeats(max));
             }
             let once = positions(&repetition.sub)?;
             match once {
-                1 => u64::from(most).div_ceil(COUNTER_SHARE),
-                _ => once.saturating_mul(u64::from(most)),
+                1 => u64::from(max).div_ceil(COUNTER_SHARE),
+                _ => once.saturating_mul(u64::from(max)),
             }
         }
     })

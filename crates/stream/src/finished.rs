@@ -6,7 +6,7 @@ use crate::limits::AckSpace;
 use crate::segment::{Segment, flag};
 use crate::side::{Level, Side};
 use crate::table::StreamTable;
-use crate::tcp::MOST_WINDOW;
+use crate::tcp::MAX_WINDOW;
 
 /// What remains of a stream after its ends have acknowledged each other's FIN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl FinishedEnds {
         let Some(end) = self.0[direction & 1] else { return true };
         let occupied = segment.payload + u32::from(segment.has(flag::FIN));
         // A retransmission lies at most one window before the end.
-        u64::from(end.wrapping_sub(segment.seq.wrapping_add(occupied))) <= MOST_WINDOW
+        u64::from(end.wrapping_sub(segment.seq.wrapping_add(occupied))) <= MAX_WINDOW
     }
 }
 
@@ -51,7 +51,7 @@ impl StreamTable {
     /// direction has ended and is acknowledged up to its end. A watched direction may be in any state.
     pub fn finished(&self, id: StreamId) -> Option<FinishedStream> {
         let stream = &self.streams[id];
-        if self.acks != AckSpace::Wire {
+        if self.ack_space != AckSpace::Wire {
             return None;
         }
         let edits = stream.edit.map(|edit| &self.edit.streams[edit].sides);
@@ -60,13 +60,13 @@ impl StreamTable {
             if !side.is_guarded() {
                 continue;
             }
-            let fin = side.fin().filter(|fin| *fin == side.next)?;
+            let fin = side.fin().filter(|fin| *fin == side.rcv_nxt)?;
             let is_done = match (side.level, edits) {
                 (Level::Edit, Some(edits)) => {
                     let other = 1 - direction;
-                    edits[direction].is_done(side, (&stream.sides[other], edits[other].noted.mss))
+                    edits[direction].is_done(side, (&stream.sides[other], edits[other].header_values.mss))
                 }
-                _ => side.acked > fin && side.kept() == 0 && side.early.is_none(),
+                _ => side.snd_una > fin && side.buffered() == 0 && side.out_of_order.is_none(),
             };
             ends[direction] = Some(side.seq(fin + 1)).filter(|_| is_done);
             ends[direction]?;
@@ -78,9 +78,9 @@ impl StreamTable {
 impl EditSide {
     /// Whether the receiver has acknowledged all output and the FIN, and no packet is left to generate.
     fn is_done(&self, own: &Side, (other, receiver_mss): (&Side, Option<u16>)) -> bool {
-        self.acked > self.out_next
-            && own.told().is_some()
-            && self.work(own, other, receiver_mss).is_none()
-            && !self.is_promising(own)
+        self.snd_una > self.out_end
+            && own.last_ack_sent().is_some()
+            && self.next_packet(own, other, receiver_mss).is_none()
+            && !self.has_early_acked(own)
     }
 }

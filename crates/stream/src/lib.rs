@@ -12,9 +12,9 @@
 //! Life-cycle: call [`StreamTable::open`] for the first packet of a connection. Call [`StreamTable::take`]
 //! for each packet that would pass, in the order in which they pass, and [`StreamTable::end`] at the end.
 //! `take` overwrites bytes of the payload where the guard has a different first copy. It returns the other
-//! changes and actions for the packet, such as a new payload in an edited direction. [`StreamTable::make`]
-//! returns packets that the stream generates. [`StreamTable::next_due`] and [`StreamTable::release`] ask the
-//! editor again about bytes that were held for long enough.
+//! changes and actions for the packet, such as a new payload in an edited direction.
+//! [`StreamTable::generate`] returns packets that the stream generates. [`StreamTable::next_due`] and
+//! [`StreamTable::release`] ask the editor again about bytes that were held for long enough.
 //!
 //! Numbers: an offset counts the bytes of a direction. Offset 0 is the byte after the SYN, or the first byte
 //! that was seen. Sequence numbers are those of the packets. In an edited direction, sender and receiver use
@@ -24,11 +24,12 @@
 //! allocated elsewhere and adopted. The records of streams grow in chunks.
 #![forbid(unsafe_code)]
 
-mod early;
 mod edit;
+mod eviction;
 mod finished;
 mod id;
 mod limits;
+mod out_of_order;
 mod predecessor;
 mod reader;
 mod rope;
@@ -36,17 +37,16 @@ mod segment;
 mod side;
 mod table;
 mod tcp;
-mod victims;
 
-pub use edit::made::{MadeFor, MadeSegment};
-pub use edit::patience::{EditPatience, LONG_MS};
+pub use edit::generate::{GeneratedSegment, SegmentPurpose};
+pub use edit::hold_time::{HoldTime, LONG_HOLD_MS};
 pub use edit::side::EditStats;
 pub use edit::sink::{EditSink, Undecided};
 pub use finished::{FinishedEnds, FinishedStream};
 pub use id::StreamId;
 pub use limits::{AckSpace, StreamLimits, Urgent};
 pub use predecessor::Predecessor;
-pub use reader::{Passes, StreamReader};
+pub use reader::{ScanAnswer, StreamReader};
 pub use rope::ChunkPool;
 pub use segment::{
     EditedPayload, EditedSegment, InOrder, Outcome, ResetTarget, Segment, StreamDrop, StreamVerdict, flag,

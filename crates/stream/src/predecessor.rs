@@ -21,15 +21,15 @@ impl StreamTable {
         if !(initiator.is_guarded() || responder.is_guarded()) {
             return Predecessor::default();
         }
-        let has_unanswered_data = !responder.has_begun && initiator.next > 0;
+        let has_unanswered_data = !responder.has_begun && initiator.rcv_nxt > 0;
         Predecessor { responder: responder.known_base(), has_unanswered_data }
     }
 
     /// Gives a new stream what is known of the previous stream of the same ends.
-    pub fn succeed(&mut self, id: StreamId, before: Predecessor) {
+    pub fn set_predecessor(&mut self, id: StreamId, predecessor: Predecessor) {
         let [initiator, responder] = &mut self.streams[id].sides;
         if initiator.is_guarded() || responder.is_guarded() {
-            before.responder.into_iter().for_each(|base| responder.refuse(base));
+            predecessor.responder.into_iter().for_each(|base| responder.refuse(base));
         }
     }
 }

@@ -6,14 +6,14 @@ use std::ops::ControlFlow;
 
 /// The answer of a reader to new bytes, before it is asked to edit them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Passes {
+pub enum ScanAnswer {
     /// All bytes are decided: they pass unchanged.
-    All,
+    PassAll,
     /// The reader has read the bytes and must be asked to edit them.
-    Asks,
+    AskToEdit,
     /// The reader has not read the bytes. It never answers before it is asked to edit, so the stream must not
     /// become plain again.
-    Never,
+    CannotScan,
 }
 
 /// Scans or edits the bytes of a stream.
@@ -22,11 +22,12 @@ pub trait StreamReader {
     /// caller of the table should end the connection.
     fn scan(&mut self, in_order: InOrder<'_>) -> ControlFlow<()>;
 
-    /// Reads new bytes of an edited direction, while nothing was edited in the stream and no byte is
-    /// undecided. If it breaks, the packet is dropped, and the caller of the table should end the connection.
-    /// After [`Passes::Asks`], [`StreamReader::edit`] is called next, with only these bytes.
-    fn passes(&mut self, _new: InOrder<'_>) -> ControlFlow<(), Passes> {
-        ControlFlow::Continue(Passes::Never)
+    /// Scans new bytes of an edited direction while its stream is plain: nothing was edited in the stream and
+    /// no byte is undecided. If it breaks, the packet is dropped, and the caller of the table should end the
+    /// connection. After [`ScanAnswer::AskToEdit`], [`StreamReader::edit`] is called next, with only these
+    /// bytes.
+    fn scan_plain(&mut self, _new: InOrder<'_>) -> ControlFlow<(), ScanAnswer> {
+        ControlFlow::Continue(ScanAnswer::CannotScan)
     }
 
     /// Decides about undecided bytes of an edited direction: all of them, or some from the first one on. If

@@ -38,15 +38,15 @@ pub struct Segment {
     /// The maximum segment size option of a SYN.
     pub mss: Option<u16>,
     /// The SYN has the option SACK-permitted (RFC 2018).
-    pub knows_sack: bool,
+    pub sack_permitted: bool,
     /// The segment has SACK blocks.
     pub has_sack: bool,
     /// The packet has the ECN mark CE (RFC 3168).
-    pub is_marked: bool,
+    pub has_ce_mark: bool,
     /// Bytes of TCP options.
     pub options: u8,
     /// The most bytes of payload that fit beside these headers on the outgoing link, if known.
-    pub most_payload: Option<u16>,
+    pub max_payload: Option<u16>,
     /// Bytes of payload.
     pub payload: u32,
 }
@@ -67,7 +67,7 @@ pub struct InOrder<'b> {
     /// Offset of the first byte.
     pub offset: u64,
     /// Bytes that were never seen lie between these bytes and those before.
-    pub is_behind_gap: bool,
+    pub follows_gap: bool,
     /// The bytes.
     pub bytes: &'b [u8],
 }
@@ -75,7 +75,7 @@ pub struct InOrder<'b> {
 /// The numbers of a RST that an end accepts (RFC 5961 section 3.2, RFC 9293 section 3.10.7.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResetTarget {
-    /// Sequence number: the one that the end expects next (`rcv_nxt`).
+    /// Sequence number: the one that the end expects next (RCV.NXT).
     pub seq: u32,
     /// Acknowledgment number, if the other end has sent one or the end requires one.
     pub ack: Option<u32>,
@@ -93,8 +93,8 @@ pub enum StreamDrop {
     OutOfWindow,
     /// It has urgent data, which are not allowed.
     Urgent,
-    /// The scanner or the editor has stopped the stream, or the receiver did not acknowledge promised bytes
-    /// in time.
+    /// The scanner or the editor has stopped the stream, or the receiver did not acknowledge in time what
+    /// mmb had acknowledged early.
     Stopped,
     /// There is no memory to continue an edited stream. The caller ends its connection.
     Broken,
@@ -149,8 +149,9 @@ pub enum EditedPayload {
     /// The original payload.
     #[default]
     Same,
-    /// Bytes that the stream has buffered: see [`StreamTable::copy_kept`](crate::StreamTable::copy_kept).
-    Kept {
+    /// Bytes that the stream has buffered: see
+    /// [`StreamTable::copy_buffered`](crate::StreamTable::copy_buffered).
+    Buffered {
         /// Output offset of the first byte.
         offset: u64,
         /// Number of bytes.
@@ -185,7 +186,7 @@ impl Outcome {
 
     /// Whether `segment`, which passes, is forwarded unchanged.
     #[inline]
-    pub fn keeps(&self, segment: &Segment) -> bool {
+    pub fn leaves_unchanged(&self, segment: &Segment) -> bool {
         let is_same = |edited: &EditedSegment| *edited == EditedSegment::same(segment) && !segment.has_sack;
         self.window.is_none_or(|window| window == segment.window)
             && !(self.is_changed | self.clear_urgent | self.blank_multipath)
@@ -193,7 +194,7 @@ impl Outcome {
     }
 
     /// The segment is dropped.
-    pub(crate) fn drop(why: StreamDrop) -> Outcome {
-        Outcome { verdict: StreamVerdict::Drop(why), ..Outcome::PASS }
+    pub(crate) fn drop(reason: StreamDrop) -> Outcome {
+        Outcome { verdict: StreamVerdict::Drop(reason), ..Outcome::PASS }
     }
 }

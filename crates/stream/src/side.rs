@@ -1,6 +1,6 @@
 //! The state of one direction of a stream.
 
-use crate::early::EarlyBytes;
+use crate::out_of_order::OutOfOrderBytes;
 use crate::reader::StreamReader;
 use crate::rope::{ChunkPool, Rope};
 use crate::segment::InOrder;
@@ -46,11 +46,11 @@ pub enum StreamProto {
 
 id_types! {
     /// The out-of-order bytes of a direction; valid while there are any.
-    pub(crate) struct EarlyId;
+    pub(crate) struct OutOfOrderId;
 }
 
 /// The out-of-order bytes of all directions that have any.
-pub(crate) type EarlyTable = Slab<EarlyId, EarlyBytes, Chunks<EarlyBytes, 64>>;
+pub(crate) type OutOfOrderTable = Slab<OutOfOrderId, OutOfOrderBytes, Chunks<OutOfOrderBytes, 64>>;
 
 /// The counters of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,9 +58,9 @@ pub struct SideStats {
     /// Bytes that were scanned: in order, each once.
     pub bytes: u64,
     /// Bytes that were retransmitted.
-    pub repeated: u64,
-    /// Segments that arrived before the bytes preceding them.
-    pub early: u32,
+    pub retransmitted: u64,
+    /// Segments that arrived out of order.
+    pub out_of_order: u32,
     /// Holes that were never filled: their bytes were not scanned.
     pub gaps: u32,
     /// Bytes in these holes.
@@ -70,6 +70,9 @@ pub struct SideStats {
 }
 
 /// One direction. Offsets count its bytes: the byte with sequence number `base` has offset 0.
+///
+/// The state variables of RFC 9293 section 3.3.1 are `base` plus an offset, modulo 2^32, as far as mmb knows
+/// them. `forwarded` ≤ `rcv_nxt` and `snd_una` ≤ [`Side::end`] hold.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Side {
     pub(crate) level: Level,
@@ -87,33 +90,34 @@ pub(crate) struct Side {
     /// SYNs with different sequence numbers were seen.
     pub(crate) has_renumbered: bool,
     /// The next bytes follow a gap.
-    is_behind_gap: bool,
-    /// `told` is valid, and `timestamp` is valid.
-    has_told: bool,
+    follows_gap: bool,
+    /// `last_ack_sent` is valid, and `timestamp` is valid.
+    has_ack_sent: bool,
     has_timestamp: bool,
     /// The window scale that this end announced, if its SYN had one.
     pub(crate) scale: Option<u8>,
     base: u32,
-    /// Offset of the next byte to scan.
-    pub(crate) next: u64,
+    /// RCV.NXT of mmb: offset of the next byte to scan.
+    pub(crate) rcv_nxt: u64,
     /// End of the in-order bytes that were forwarded.
-    pub(crate) passed: u64,
-    /// Highest end of a forwarded segment, its FIN included.
-    pub(crate) sent: u64,
-    /// End of the bytes that the receiver has acknowledged.
-    pub(crate) acked: u64,
-    /// Right edge of the widest window that was advertised to the sender.
-    pub(crate) edge: u64,
+    pub(crate) forwarded: u64,
+    /// SND.NXT of the sender: highest end of a forwarded segment, its FIN included.
+    pub(crate) snd_nxt: u64,
+    /// SND.UNA of the sender: end of the bytes that the receiver has acknowledged.
+    pub(crate) snd_una: u64,
+    /// Right edge of the widest window that was advertised to the sender:
+    /// the maximum of SEG.ACK + SEG.WND.
+    pub(crate) window_edge: u64,
     /// Offset after the FIN; 0 if there is none.
     fin_end: u64,
-    /// The highest acknowledgment number that this end has sent.
-    told: u32,
+    /// The highest acknowledgment number that this end has sent (Last.ACK.sent, RFC 7323).
+    last_ack_sent: u32,
     /// TSval of the last in-order segment, and the time of its arrival in seconds.
     timestamp: (u32, u32),
-    /// The bytes from `acked` to `next`, buffered until they are acknowledged. Used in guarded directions,
-    /// and in edited ones while their stream is plain.
-    kept: Rope,
-    pub(crate) early: Option<EarlyId>,
+    /// The bytes from `snd_una` to `rcv_nxt`, buffered until they are acknowledged. Used in guarded
+    /// directions, and in edited ones while their stream is plain.
+    buffered: Rope,
+    pub(crate) out_of_order: Option<OutOfOrderId>,
     pub(crate) crc32c: u32,
     pub(crate) counts: SideCounts,
 }
@@ -121,15 +125,15 @@ pub(crate) struct Side {
 /// The counters of one direction that do not follow from other numbers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SideCounts {
-    pub(crate) repeated: u64,
+    pub(crate) retransmitted: u64,
     pub(crate) gap_bytes: u64,
     pub(crate) overwritten: u64,
-    pub(crate) early: u32,
+    pub(crate) out_of_order: u32,
     pub(crate) gaps: u32,
 }
 
 /// A reader of in-order bytes.
-pub(crate) type Scan<'s> = dyn StreamReader + 's;
+pub(crate) type Reader<'s> = dyn StreamReader + 's;
 
 /// Why bytes were not taken.
 #[derive(Debug)]
@@ -170,7 +174,7 @@ impl Side {
         if self.digests {
             self.crc32c = crc32c(self.crc32c, bytes);
         }
-        self.next += bytes.len() as u64;
+        self.rcv_nxt += bytes.len() as u64;
     }
 
     /// Starts the direction: the byte with sequence number `base` gets offset 0.
@@ -194,10 +198,11 @@ impl Side {
     }
 
     /// Discards the state of the direction and starts it with sequence number `base`.
-    pub(crate) fn begin_anew(&mut self, pool: &mut ChunkPool, base: u32) {
-        self.kept.clear(pool);
-        let Side { level, proto, direction, digests, early, .. } = *self;
-        *self = Side { level, proto, direction, digests, early, has_renumbered: true, ..Side::default() };
+    pub(crate) fn restart(&mut self, pool: &mut ChunkPool, base: u32) {
+        self.buffered.clear(pool);
+        let Side { level, proto, direction, digests, out_of_order, .. } = *self;
+        *self =
+            Side { level, proto, direction, digests, out_of_order, has_renumbered: true, ..Side::default() };
         self.begin(base);
     }
 
@@ -212,28 +217,28 @@ impl Side {
     }
 
     /// The highest acknowledgment number that this end has sent.
-    pub(crate) fn told(&self) -> Option<u32> {
-        self.has_told.then_some(self.told)
+    pub(crate) fn last_ack_sent(&self) -> Option<u32> {
+        self.has_ack_sent.then_some(self.last_ack_sent)
     }
 
     /// Records an acknowledgment number that this end has sent, if it is the highest so far.
-    pub(crate) fn tell(&mut self, ack: u32) {
-        if !self.has_told || ack.wrapping_sub(self.told).cast_signed() > 0 {
-            (self.told, self.has_told) = (ack, true);
+    pub(crate) fn record_ack_sent(&mut self, ack: u32) {
+        if !self.has_ack_sent || ack.wrapping_sub(self.last_ack_sent).cast_signed() > 0 {
+            (self.last_ack_sent, self.has_ack_sent) = (ack, true);
         }
     }
 
     /// The counters.
     pub(crate) fn stats(&self) -> SideStats {
-        let SideCounts { repeated, gap_bytes, overwritten, early, gaps } = self.counts;
-        let bytes = if self.level == Level::None { 0 } else { self.next.saturating_sub(gap_bytes) };
-        SideStats { bytes, repeated, early, gaps, gap_bytes, overwritten }
+        let SideCounts { retransmitted, gap_bytes, overwritten, out_of_order, gaps } = self.counts;
+        let bytes = if self.level == Level::None { 0 } else { self.rcv_nxt.saturating_sub(gap_bytes) };
+        SideStats { bytes, retransmitted, out_of_order, gaps, gap_bytes, overwritten }
     }
 
-    /// The offset of a sequence number within 2^31 of `next`. Negative for numbers before the first byte.
+    /// The offset of a sequence number within 2^31 of `rcv_nxt`. Negative for numbers before the first byte.
     pub(crate) fn offset(&self, seq: u32) -> i64 {
-        let next = self.base.wrapping_add(self.next as u32);
-        self.next.cast_signed() + i64::from(seq.wrapping_sub(next).cast_signed())
+        let next = self.base.wrapping_add(self.rcv_nxt as u32);
+        self.rcv_nxt.cast_signed() + i64::from(seq.wrapping_sub(next).cast_signed())
     }
 
     /// The sequence number of an offset.
@@ -243,51 +248,51 @@ impl Side {
 
     /// End of the in-order bytes, including the FIN if it follows them directly.
     pub(crate) fn end(&self) -> u64 {
-        if self.fin_end == self.next + 1 { self.fin_end } else { self.next }
+        if self.fin_end == self.rcv_nxt + 1 { self.fin_end } else { self.rcv_nxt }
     }
 
-    /// The sequence number that the receiver expects next (`rcv_nxt`), as far as is known.
-    pub(crate) fn expected(&self) -> u32 {
-        let passed = self.passed.max(self.acked);
-        self.seq(passed + u64::from(self.fin_end == passed + 1 && self.sent > passed))
+    /// The sequence number that the receiver expects next (its RCV.NXT), as far as is known.
+    pub(crate) fn expected_seq(&self) -> u32 {
+        let next = self.forwarded.max(self.snd_una);
+        self.seq(next + u64::from(self.fin_end == next + 1 && self.snd_nxt > next))
     }
 
     /// Buffers bytes until the receiver acknowledges them. Returns false if there is no room.
-    pub(crate) fn keep(&mut self, pool: &mut ChunkPool, bytes: &[u8]) -> bool {
-        self.kept.push(pool, bytes)
+    pub(crate) fn buffer(&mut self, pool: &mut ChunkPool, bytes: &[u8]) -> bool {
+        self.buffered.push(pool, bytes)
     }
 
     /// Returns the buffered bytes to the edit state when the stream becomes edited. The edit state buffers
     /// output instead.
     pub(crate) fn end_guard(&mut self) -> Rope {
-        std::mem::take(&mut self.kept)
+        std::mem::take(&mut self.buffered)
     }
 
     /// Takes the buffered bytes back when the stream becomes plain.
-    pub(crate) fn resume_guard(&mut self, kept: Rope) {
-        debug_assert_eq!(kept.len() as u64, self.next - self.acked);
-        self.kept = kept;
+    pub(crate) fn resume_guard(&mut self, buffered: Rope) {
+        debug_assert_eq!(buffered.len() as u64, self.rcv_nxt - self.snd_una);
+        self.buffered = buffered;
     }
 
     /// The buffered bytes, and the offset of the first one.
     pub(crate) fn guarded(&self) -> (&Rope, u64) {
-        (&self.kept, self.acked)
+        (&self.buffered, self.snd_una)
     }
 
-    pub(crate) fn kept(&self) -> usize {
-        self.kept.len()
+    pub(crate) fn buffered(&self) -> usize {
+        self.buffered.len()
     }
 
     /// Whether a timestamp shows that a segment is an old duplicate (PAWS, RFC 7323 section 5).
     pub(crate) fn is_old(&self, timestamps: Option<[u32; 2]>, now_ms: u64) -> bool {
         let (Some([value, _]), true) = (timestamps, self.has_timestamp) else { return false };
-        let (last, at_s) = self.timestamp;
-        let age_s = ((now_ms / 1000) as u32).wrapping_sub(at_s);
+        let (last, arrived_s) = self.timestamp;
+        let age_s = ((now_ms / 1000) as u32).wrapping_sub(arrived_s);
         value.wrapping_sub(last).cast_signed() < 0 && age_s < TIMESTAMP_AGE_S
     }
 
     /// Records the timestamp of an in-order segment.
-    pub(crate) fn note_timestamp(&mut self, timestamps: Option<[u32; 2]>, now_ms: u64) {
+    pub(crate) fn record_timestamp(&mut self, timestamps: Option<[u32; 2]>, now_ms: u64) {
         if let Some([value, _]) = timestamps {
             (self.timestamp, self.has_timestamp) = ((value, (now_ms / 1000) as u32), true);
         }
@@ -295,31 +300,34 @@ impl Side {
 
     /// Records that the receiver has acknowledged the bytes before `offset`, and frees them.
     pub(crate) fn acknowledge(&mut self, pool: &mut ChunkPool, offset: u64) {
-        if offset > self.acked {
-            self.kept.pop(pool, (offset - self.acked) as usize);
-            self.acked = offset;
+        if offset > self.snd_una {
+            self.buffered.pop(pool, (offset - self.snd_una) as usize);
+            self.snd_una = offset;
         }
     }
 
     /// At level watch: the receiver has all bytes before `offset`. Scans those that were buffered out of
-    /// order, and skips the others as gaps. With `goes_on`, also scans buffered bytes that continue after
+    /// order, and skips the others as gaps. With `continues`, also scans buffered bytes that continue after
     /// `offset`.
     pub(crate) fn catch_up(
         &mut self,
         pool: &mut ChunkPool,
-        mut early: Option<&mut EarlyBytes>,
+        mut out_of_order: Option<&mut OutOfOrderBytes>,
         offset: u64,
-        goes_on: bool,
-        scan: &mut Scan<'_>,
+        continues: bool,
+        reader: &mut Reader<'_>,
     ) -> Result<(), NotTaken> {
         loop {
-            let range = early.as_ref().and_then(|early| early.first_behind(self.next));
-            match (range, &mut early) {
-                (Some(range), Some(early)) if range.start <= self.next && (goes_on || self.next < offset) => {
-                    let end = if goes_on { range.end } else { range.end.min(offset) };
-                    self.pass_on_early(pool, early, end, scan)?;
+            let range =
+                out_of_order.as_ref().and_then(|out_of_order| out_of_order.first_ending_after(self.rcv_nxt));
+            match (range, &mut out_of_order) {
+                (Some(range), Some(out_of_order))
+                    if range.start <= self.rcv_nxt && (continues || self.rcv_nxt < offset) =>
+                {
+                    let end = if continues { range.end } else { range.end.min(offset) };
+                    self.deliver_out_of_order(pool, out_of_order, end, reader)?;
                 }
-                _ if self.next >= offset => return Ok(()),
+                _ if self.rcv_nxt >= offset => return Ok(()),
                 (range, _) => self.skip(range.map_or(offset, |range| range.start.min(offset))),
             }
         }
@@ -327,52 +335,52 @@ impl Side {
 
     /// Skips bytes that were never seen.
     fn skip(&mut self, offset: u64) {
-        self.is_behind_gap = true;
+        self.follows_gap = true;
         self.counts.gaps += 1;
-        self.counts.gap_bytes += offset - self.next;
-        self.next = offset;
+        self.counts.gap_bytes += offset - self.rcv_nxt;
+        self.rcv_nxt = offset;
     }
 
-    /// Overwrites a payload at offset `at` with the first copies of its bytes that the guard has buffered.
+    /// Overwrites a payload at offset `start` with the first copies of its bytes that the guard has buffered.
     /// Returns whether a byte changed.
     pub(crate) fn overwrite(
         &mut self,
         pool: &ChunkPool,
-        early: Option<&EarlyBytes>,
-        at: i64,
+        out_of_order: Option<&OutOfOrderBytes>,
+        start: i64,
         payload: &mut [u8],
     ) -> bool {
-        let end = at + payload.len() as i64;
+        let end = start + payload.len() as i64;
         let mut changed = 0;
         let mut put = |offset: u64, bytes: &[u8]| {
-            let start = (offset.cast_signed() - at) as usize;
-            let place = &mut payload[start..start + bytes.len()];
-            if place != bytes {
-                changed += place.iter().zip(bytes).filter(|(new, old)| new != old).count() as u64;
-                place.copy_from_slice(bytes);
+            let index = (offset.cast_signed() - start) as usize;
+            let target = &mut payload[index..index + bytes.len()];
+            if target != bytes {
+                changed += target.iter().zip(bytes).filter(|(new, old)| new != old).count() as u64;
+                target.copy_from_slice(bytes);
             }
         };
-        let old_end = end.min(self.next.cast_signed());
-        let old_start = at.max(self.acked.cast_signed());
+        let old_end = end.min(self.rcv_nxt.cast_signed());
+        let old_start = start.max(self.snd_una.cast_signed());
         if old_start < old_end {
             let mut offset = old_start.cast_unsigned();
-            let skipped = (offset - self.acked) as usize;
-            for bytes in self.kept.slices(pool, skipped, (old_end - old_start) as usize) {
+            let skipped = (offset - self.snd_una) as usize;
+            for bytes in self.buffered.slices(pool, skipped, (old_end - old_start) as usize) {
                 put(offset, bytes);
                 offset += bytes.len() as u64;
             }
         }
-        if let Some(early) = early {
-            let mut offset = at.max(self.next.cast_signed()).max(0).cast_unsigned();
+        if let Some(out_of_order) = out_of_order {
+            let mut offset = start.max(self.rcv_nxt.cast_signed()).max(0).cast_unsigned();
             let end = end.max(0).cast_unsigned();
             while offset < end
-                && let Some(range) = early.first_behind(offset)
+                && let Some(range) = out_of_order.first_ending_after(offset)
                 && range.start < end
             {
-                let mut from = range.start.max(offset);
-                for bytes in early.slices(pool, from, (range.end.min(end) - from) as usize) {
-                    put(from, bytes);
-                    from += bytes.len() as u64;
+                let mut position = range.start.max(offset);
+                for bytes in out_of_order.slices(pool, position, (range.end.min(end) - position) as usize) {
+                    put(position, bytes);
+                    position += bytes.len() as u64;
                 }
                 offset = range.end;
             }
@@ -381,84 +389,91 @@ impl Side {
         changed > 0
     }
 
-    /// Takes the bytes of a payload from `next` on, and the out-of-order bytes that follow. The payload
-    /// begins at offset `at`, at or before `next`, and ends after `next`.
+    /// Takes the bytes of a payload from `rcv_nxt` on, and the out-of-order bytes that follow. The payload
+    /// begins at offset `start`, at or before `rcv_nxt`, and ends after `rcv_nxt`.
     pub(crate) fn take(
         &mut self,
         pool: &mut ChunkPool,
-        mut early: Option<&mut EarlyBytes>,
-        (at, payload): (i64, &[u8]),
-        scan: &mut Scan<'_>,
+        mut out_of_order: Option<&mut OutOfOrderBytes>,
+        (start, payload): (i64, &[u8]),
+        reader: &mut Reader<'_>,
     ) -> Result<(), NotTaken> {
-        let end = (at + payload.len() as i64).cast_unsigned();
-        let Some(early) = early.as_mut().filter(|early| !early.is_empty()) else {
-            let new = &payload[(self.next.cast_signed() - at) as usize..];
-            return self.pass_on(pool, new, scan);
+        let end = (start + payload.len() as i64).cast_unsigned();
+        let Some(out_of_order) = out_of_order.as_mut().filter(|out_of_order| !out_of_order.is_empty()) else {
+            let new = &payload[(self.rcv_nxt.cast_signed() - start) as usize..];
+            return self.deliver(pool, new, reader);
         };
         loop {
-            let next = self.next;
-            match early.first_behind(next) {
-                Some(range) if range.start <= next => self.pass_on_early(pool, early, range.end, scan)?,
+            let next = self.rcv_nxt;
+            match out_of_order.first_ending_after(next) {
+                Some(range) if range.start <= next => {
+                    self.deliver_out_of_order(pool, out_of_order, range.end, reader)?
+                }
                 range => {
                     let until = range.map_or(end, |range| range.start.min(end));
                     if next >= until {
                         break;
                     }
-                    let offset = |offset: u64| (offset.cast_signed() - at) as usize;
-                    self.pass_on(pool, &payload[offset(next)..offset(until)], scan)?;
+                    let index = |offset: u64| (offset.cast_signed() - start) as usize;
+                    self.deliver(pool, &payload[index(next)..index(until)], reader)?;
                 }
             }
         }
-        early.remove_before(pool, self.next);
+        out_of_order.remove_before(pool, self.rcv_nxt);
         Ok(())
     }
 
-    /// Takes out-of-order bytes up to offset `end`.
-    fn pass_on_early(
+    /// Delivers out-of-order bytes up to offset `end`.
+    fn deliver_out_of_order(
         &mut self,
         pool: &mut ChunkPool,
-        early: &mut EarlyBytes,
+        out_of_order: &mut OutOfOrderBytes,
         end: u64,
-        scan: &mut Scan<'_>,
+        reader: &mut Reader<'_>,
     ) -> Result<(), NotTaken> {
         let mut copy = [0; 512];
-        while self.next < end {
-            let count = ((end - self.next) as usize).min(copy.len());
+        while self.rcv_nxt < end {
+            let count = ((end - self.rcv_nxt) as usize).min(copy.len());
             let mut filled = 0;
-            for bytes in early.slices(pool, self.next, count) {
+            for bytes in out_of_order.slices(pool, self.rcv_nxt, count) {
                 copy[filled..filled + bytes.len()].copy_from_slice(bytes);
                 filled += bytes.len();
             }
-            self.pass_on(pool, &copy[..filled], scan)?;
+            self.deliver(pool, &copy[..filled], reader)?;
             // Frees chunks for the bytes that a guard buffers.
-            early.remove_before(pool, self.next);
+            out_of_order.remove_before(pool, self.rcv_nxt);
         }
         Ok(())
     }
 
-    /// Scans the next bytes. A guard also buffers them.
-    fn pass_on(&mut self, pool: &mut ChunkPool, bytes: &[u8], scan: &mut Scan<'_>) -> Result<(), NotTaken> {
-        if self.is_guarded() && !self.keep(pool, bytes) {
+    /// Delivers the next bytes to the scanner. A guard also buffers them.
+    fn deliver(
+        &mut self,
+        pool: &mut ChunkPool,
+        bytes: &[u8],
+        reader: &mut Reader<'_>,
+    ) -> Result<(), NotTaken> {
+        if self.is_guarded() && !self.buffer(pool, bytes) {
             return Err(NotTaken::NoRoom);
         }
-        self.scan(bytes, scan)
+        self.scan(bytes, reader)
     }
 
     /// Takes a datagram. Its bytes follow those of the datagram before.
-    pub(crate) fn take_datagram(&mut self, bytes: &[u8], scan: &mut Scan<'_>) -> Result<(), NotTaken> {
+    pub(crate) fn take_datagram(&mut self, bytes: &[u8], reader: &mut Reader<'_>) -> Result<(), NotTaken> {
         self.has_begun = true;
-        self.scan(bytes, scan)
+        self.scan(bytes, reader)
     }
 
-    fn scan(&mut self, bytes: &[u8], scan: &mut Scan<'_>) -> Result<(), NotTaken> {
+    fn scan(&mut self, bytes: &[u8], reader: &mut Reader<'_>) -> Result<(), NotTaken> {
         if self.digests {
             self.crc32c = crc32c(self.crc32c, bytes);
         }
-        let is_behind_gap = std::mem::take(&mut self.is_behind_gap);
+        let follows_gap = std::mem::take(&mut self.follows_gap);
         let in_order =
-            InOrder { direction: usize::from(self.direction), offset: self.next, is_behind_gap, bytes };
-        self.next += bytes.len() as u64;
-        match scan.scan(in_order) {
+            InOrder { direction: usize::from(self.direction), offset: self.rcv_nxt, follows_gap, bytes };
+        self.rcv_nxt += bytes.len() as u64;
+        match reader.scan(in_order) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(NotTaken::Stopped),
         }
@@ -466,13 +481,13 @@ impl Side {
 
     /// Right edge of the widest window that the receiver may advertise, for a window of `window` bytes after
     /// what it has acknowledged. An edge that was advertised is not taken back (RFC 9293 section 3.8.6).
-    pub(crate) fn widest(&self, window: u64) -> u64 {
-        self.edge.max(self.acked + window)
+    pub(crate) fn max_window_edge(&self, window: u64) -> u64 {
+        self.window_edge.max(self.snd_una + window)
     }
 
     /// Frees the buffered bytes.
     pub(crate) fn clear(&mut self, pool: &mut ChunkPool) {
-        self.kept.clear(pool);
+        self.buffered.clear(pool);
     }
 }
 

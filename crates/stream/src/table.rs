@@ -4,17 +4,17 @@
 //! memory. Call `adopt` again when the limits have changed and no stream buffers bytes. The crate
 //! documentation has the life-cycle of a stream.
 
+use crate::edit::context::PlainContext;
 use crate::edit::links::EditId;
-use crate::edit::pair::PlainTake;
 use crate::edit::side::EditStats;
-use crate::edit::table::{EditTable, NotesId};
+use crate::edit::table::{EditTable, HeaderValuesId};
 use crate::id::StreamId;
 use crate::limits::{AckSpace, StreamLimits};
 use crate::reader::StreamReader;
 use crate::rope::ChunkPool;
 use crate::segment::{Outcome, ResetTarget, Segment, StreamDrop, StreamVerdict, flag};
-use crate::side::{EarlyTable, Level, NotTaken, Scan, Side, SideStats, StreamProto};
-use crate::tcp::TcpTake;
+use crate::side::{Level, NotTaken, OutOfOrderTable, Reader, Side, SideStats, StreamProto};
+use crate::tcp::TcpContext;
 use mmb_base::{Chunks, Slab, prefetch_all};
 
 /// Why a connection cannot be guarded, or not even watched.
@@ -36,9 +36,9 @@ pub struct StreamInfo {
     /// Counters of each direction.
     pub stats: [SideStats; 2],
     /// Bytes in each direction that are buffered until the receiver acknowledges them.
-    pub kept: [usize; 2],
+    pub buffered: [usize; 2],
     /// Out-of-order bytes that are buffered in each direction.
-    pub early: [usize; 2],
+    pub out_of_order: [usize; 2],
     /// CRC-32C of the scanned bytes of each direction, if requested.
     pub crc32c: [u32; 2],
     /// Edits in each direction.
@@ -51,11 +51,11 @@ pub struct StreamUsage {
     /// Number of streams.
     pub streams: usize,
     /// Limit of `streams`.
-    pub most_streams: usize,
+    pub max_streams: usize,
     /// Bytes of payload memory in use, in whole chunks.
     pub memory: usize,
     /// Limit of `memory`.
-    pub most_memory: usize,
+    pub max_memory: usize,
     /// So little memory is left that no further stream is guarded.
     pub is_short: bool,
 }
@@ -67,7 +67,7 @@ pub(crate) struct Stream {
     /// The edit state, if the stream has edits and is not plain.
     pub(crate) edit: Option<EditId>,
     /// Header values of both ends, if the stream has edits.
-    pub(crate) notes: Option<NotesId>,
+    pub(crate) header_values: Option<HeaderValuesId>,
     pub(crate) owner: u32,
     /// When the last segment was taken, in seconds.
     pub(crate) last_s: u32,
@@ -88,13 +88,13 @@ pub struct StreamTable {
     pub(crate) limits: StreamLimits,
     pub(crate) pool: ChunkPool,
     pub(crate) streams: StreamSlab,
-    pub(crate) early: EarlyTable,
+    pub(crate) out_of_order: OutOfOrderTable,
     pub(crate) edit: EditTable,
-    pub(crate) acks: AckSpace,
+    pub(crate) ack_space: AckSpace,
     /// The time of the last call that had a time.
     pub(crate) now_ms: u64,
     /// Where the next search for a stream to evict starts.
-    pub(crate) hand: u32,
+    pub(crate) scan_position: u32,
 }
 
 impl StreamTable {
@@ -138,17 +138,17 @@ impl StreamTable {
     }
 
     /// The highest number of simultaneous streams so far.
-    pub fn most_at_once(&self) -> u32 {
+    pub fn peak_streams(&self) -> u32 {
         self.streams.highest()
     }
 
     /// Sets the sequence space of acknowledgments from receivers of edited bytes.
-    pub fn set_ack_space(&mut self, acks: AckSpace) {
-        self.acks = acks;
+    pub fn set_ack_space(&mut self, ack_space: AckSpace) {
+        self.ack_space = ack_space;
     }
 
     /// The most streams that the limits allow.
-    pub fn places(&self) -> usize {
+    pub fn max_streams(&self) -> usize {
         self.limits.streams
     }
 
@@ -169,16 +169,16 @@ impl StreamTable {
 
     /// Bytes of all records.
     pub fn record_memory(&self) -> usize {
-        self.streams.memory() + self.early.memory() + self.edit.memory()
+        self.streams.memory() + self.out_of_order.memory() + self.edit.memory()
     }
 
     /// How much of the limits is in use.
     pub fn usage(&self) -> StreamUsage {
         StreamUsage {
             streams: self.len(),
-            most_streams: self.limits.streams,
+            max_streams: self.limits.streams,
             memory: self.payload_memory(),
-            most_memory: self.pool.chunks() * crate::rope::CHUNK,
+            max_memory: self.pool.chunks() * crate::rope::CHUNK,
             is_short: self.pool.chunks() > 0 && self.is_short(),
         }
     }
@@ -218,10 +218,10 @@ impl StreamTable {
         if is_full || self.streams.try_reserve().is_err() {
             return Err(Unfit::NoRoom);
         }
-        let promises = first.is_some() && self.acks == AckSpace::Wire;
-        let (edit, notes) = match levels.contains(&Level::Edit) {
-            true => match self.edit.open(self.limits.window, promises) {
-                Ok((edit, notes)) => (Some(edit), Some(notes)),
+        let allows_early_acks = first.is_some() && self.ack_space == AckSpace::Wire;
+        let (edit, header_values) = match levels.contains(&Level::Edit) {
+            true => match self.edit.open(self.limits.window, allows_early_acks) {
+                Ok((edit, header_values)) => (Some(edit), Some(header_values)),
                 Err(_) => return Err(Unfit::NoRoom),
             },
             false => (None, None),
@@ -230,14 +230,14 @@ impl StreamTable {
         let sides =
             [0, 1].map(|direction| Side::new(proto, direction, levels[usize::from(direction)], digests));
         let last_s = (now_ms / 1000) as u32;
-        let id = self.streams.insert(Stream { sides, edit, notes, owner: 0, last_s });
+        let id = self.streams.insert(Stream { sides, edit, header_values, owner: 0, last_s });
         edit.into_iter().for_each(|edit| self.edit.streams[edit].stream = Some(id));
         Ok(id)
     }
 
     /// Takes a packet of a connection that would pass. `reader` gets the in-order bytes. If `reader` breaks,
     /// the packet is dropped, and the caller should end the connection. For UDP, only [`Segment::is_corrupt`]
-    /// and [`Segment::most_payload`] of `segment` are read. The caller must update the checksum of a changed
+    /// and [`Segment::max_payload`] of `segment` are read. The caller must update the checksum of a changed
     /// payload.
     pub fn take(
         &mut self,
@@ -250,7 +250,7 @@ impl StreamTable {
     ) -> Outcome {
         self.forget_last_datagram();
         self.now_ms = now_ms;
-        if let Some(why) = self.edit.over(self.streams[id].edit) {
+        if let Some(why) = self.edit.failure(self.streams[id].edit) {
             return Outcome::drop(why);
         }
         let is_short = self.is_short();
@@ -268,22 +268,22 @@ impl StreamTable {
                 }
             };
         }
-        let StreamTable { limits, pool, early, edit: table, acks, .. } = self;
-        let Stream { sides: [first, second], edit: edit_id, notes, .. } = stream;
+        let StreamTable { limits, pool, out_of_order, edit: table, ack_space, .. } = self;
+        let Stream { sides: [first, second], edit: edit_id, header_values, .. } = stream;
         let (ours, theirs) = if direction == 0 { (first, second) } else { (second, first) };
         let segment = Segment { payload: payload.len() as u32, ..*segment };
-        let plain = notes.map(|notes| {
+        let plain = header_values.map(|header_values| {
             let window = limits.window;
-            PlainTake { table, edit: edit_id, stream: id, notes, window, acks: *acks }
+            PlainContext { table, edit: edit_id, stream: id, header_values, window, ack_space: *ack_space }
         });
         // Without memory, nothing of the segment is taken: the sender may retransmit it.
-        let Ok((edit, plain)) = PlainTake::begin(plain, ours, theirs, &segment) else {
+        let Ok((edit, plain)) = PlainContext::begin(plain, ours, theirs, &segment) else {
             return Outcome::drop(StreamDrop::NoRoom);
         };
-        let mut take = TcpTake {
+        let mut context = TcpContext {
             limits,
             pool,
-            early,
+            out_of_order,
             ours,
             theirs,
             edit,
@@ -293,17 +293,17 @@ impl StreamTable {
             acked_output: None,
             is_partial: false,
         };
-        let outcome = take.take(&segment, payload, reader);
-        if take.edit.is_some() {
+        let outcome = context.take(&segment, payload, reader);
+        if context.edit.is_some() {
             match outcome.verdict {
                 StreamVerdict::Drop(why @ (StreamDrop::Stopped | StreamDrop::Broken)) => {
-                    self.note_edit(id, Some(why));
+                    self.update_queues(id, Some(why));
                 }
                 StreamVerdict::Drop(_) | StreamVerdict::Pass | StreamVerdict::Absorb => {
-                    if !take.settle() {
-                        self.note_edit(id, None);
-                    } else if take.may_be_plain() {
-                        self.make_plain(id);
+                    if !context.update_due() {
+                        self.update_queues(id, None);
+                    } else if context.can_be_plain() {
+                        self.convert_to_plain(id);
                     }
                 }
             }
@@ -321,10 +321,10 @@ impl StreamTable {
         let sides = &stream.sides;
         let (own, other) = (&sides[end & 1], &sides[1 - (end & 1)]);
         if let Some((other, edit)) = self.states(id, 1 - (end & 1)) {
-            return Some(ResetTarget { seq: other.seq(edit.sent), ack: other.told() });
+            return Some(ResetTarget { seq: other.seq(edit.snd_nxt), ack: other.last_ack_sent() });
         }
         if other.has_begun {
-            return Some(ResetTarget { seq: other.expected(), ack: other.told() });
+            return Some(ResetTarget { seq: other.expected_seq(), ack: other.last_ack_sent() });
         }
         // The end waits for an answer to its SYN: a RST is valid only if it acknowledges that SYN.
         own.has_begun.then(|| ResetTarget { seq: 0, ack: Some(own.seq(0)) })
@@ -336,14 +336,14 @@ impl StreamTable {
         if let Some(edit) = stream.edit {
             self.end_edit(edit);
         }
-        if let Some(notes) = stream.notes {
-            self.edit.notes.free(notes);
+        if let Some(header_values) = stream.header_values {
+            self.edit.header_values.free(header_values);
         }
         for side in &mut stream.sides {
             side.clear(&mut self.pool);
-            if let Some(early) = side.early.take() {
-                self.early[early].clear(&mut self.pool);
-                self.early.free(early);
+            if let Some(out_of_order) = side.out_of_order.take() {
+                self.out_of_order[out_of_order].clear(&mut self.pool);
+                self.out_of_order.free(out_of_order);
             }
         }
     }
@@ -357,10 +357,10 @@ impl StreamTable {
     /// Prefetches the edit state of a stream whose record is already in the cache.
     #[inline]
     pub fn prefetch_edit(&self, id: StreamId) {
-        let Stream { edit, notes, .. } = self.streams[id];
-        match (edit, notes) {
+        let Stream { edit, header_values, .. } = self.streams[id];
+        match (edit, header_values) {
             (Some(edit), _) => prefetch_all(&self.edit.streams[edit]),
-            (None, Some(notes)) => prefetch_all(&self.edit.notes[notes]),
+            (None, Some(header_values)) => prefetch_all(&self.edit.header_values[header_values]),
             (None, None) => {}
         }
     }
@@ -389,10 +389,12 @@ impl StreamTable {
         StreamInfo {
             levels: [sides[0].level, sides[1].level],
             stats: [sides[0].stats(), sides[1].stats()],
-            kept: [0, 1].map(|direction| {
-                sides[direction].kept() + edits.map_or(0, |edit| edit.sides[direction].kept.len())
+            buffered: [0, 1].map(|direction| {
+                sides[direction].buffered() + edits.map_or(0, |edit| edit.sides[direction].buffered.len())
             }),
-            early: sides.map(|side| side.early.map_or(0, |early| self.early[early].len())),
+            out_of_order: sides.map(|side| {
+                side.out_of_order.map_or(0, |out_of_order| self.out_of_order[out_of_order].len())
+            }),
             crc32c: [sides[0].crc32c, sides[1].crc32c],
             edits: [0, 1].map(|direction| {
                 edits.map_or_else(EditStats::default, |edits| edits.sides[direction].stats())
@@ -401,14 +403,14 @@ impl StreamTable {
     }
 }
 
-fn take_datagram(side: &mut Side, payload: &[u8], is_corrupt: bool, scan: &mut Scan<'_>) -> Outcome {
+fn take_datagram(side: &mut Side, payload: &[u8], is_corrupt: bool, reader: &mut Reader<'_>) -> Outcome {
     if is_corrupt {
         return if side.is_guarded() { Outcome::drop(StreamDrop::BadChecksum) } else { Outcome::PASS };
     }
     if side.level == Level::None {
         return Outcome::PASS;
     }
-    match side.take_datagram(payload, scan) {
+    match side.take_datagram(payload, reader) {
         Ok(()) => Outcome::PASS,
         Err(NotTaken::Stopped | NotTaken::NoRoom) => Outcome::drop(StreamDrop::Stopped),
     }

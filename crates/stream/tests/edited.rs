@@ -25,7 +25,7 @@ use mmb_random::RepeatableRandom;
 use mmb_stream::{Level, StreamLimits};
 
 /// A script that is not over by then never ends: output may be a hundred times as long as input.
-const MOST_MS: u64 = 30_000_000;
+const MAX_MS: u64 = 30_000_000;
 /// Scripts for each test, if nothing else is asked for.
 const SCRIPTS: u64 = 150;
 /// One stall is allowed per this many scripts, plus two. smoltcp does not always probe a closed window, or
@@ -51,8 +51,8 @@ impl Script {
         let mut manner = [Manner::random(random), Manner::random(random)];
         if levels.contains(&Level::Watch) {
             manner.iter_mut().for_each(|manner| manner.timestamps = false);
-            let most = 60 * (manner[0].mtu.min(manner[1].mtu) - 40);
-            manner.iter_mut().for_each(|manner| manner.receive_buffer = manner.receive_buffer.min(most));
+            let max = 60 * (manner[0].mtu.min(manner[1].mtu) - 40);
+            manner.iter_mut().for_each(|manner| manner.receive_buffer = manner.receive_buffer.min(max));
         }
         let mut length = || random.log_uniform(1, 40_000) as usize * usize::from(random.chance(0.9));
         let lengths = [length(), length()];
@@ -77,7 +77,7 @@ fn play(ends: &mut [End; 2], middle: &mut Middle, link: &mut Link, vectors: bool
                 Stop::Middle => {
                     let mut passed = middle.take(packet, now_ms);
                     if !vectors {
-                        passed.extend(middle.made());
+                        passed.extend(middle.generated());
                     }
                     passed.into_iter().for_each(|packet| link.forward(now_ms, packet));
                 }
@@ -87,7 +87,7 @@ fn play(ends: &mut [End; 2], middle: &mut Middle, link: &mut Link, vectors: bool
                 }
             }
         }
-        middle.made().into_iter().for_each(|packet| link.forward(now_ms, packet));
+        middle.generated().into_iter().for_each(|packet| link.forward(now_ms, packet));
         middle.release(now_ms)?.into_iter().for_each(|packet| link.forward(now_ms, packet));
         for end in &mut *ends {
             for packet in end.poll(now_ms) {
@@ -99,8 +99,8 @@ fn play(ends: &mut [End; 2], middle: &mut Middle, link: &mut Link, vectors: bool
         }
         let next = ends.iter_mut().filter_map(|end| end.next_ms(now_ms));
         let next = next.chain(link.next_ms()).chain(middle.due_ms()).min();
-        now_ms = next.unwrap_or(MOST_MS).max(now_ms + 1);
-        if now_ms >= MOST_MS {
+        now_ms = next.unwrap_or(MAX_MS).max(now_ms + 1);
+        if now_ms >= MAX_MS {
             return None;
         }
     }

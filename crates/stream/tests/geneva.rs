@@ -64,7 +64,7 @@ impl Middle {
     /// Takes a packet. Returns what goes on in its direction, and back.
     fn pass(&mut self, packet: Packet) -> [Vec<Packet>; 2] {
         let Packet { segment, arrives } = packet;
-        let from = segment.from;
+        let direction = segment.direction;
         let went = match self {
             Middle::None => vec![segment],
             Middle::Guard(conn) => {
@@ -75,9 +75,9 @@ impl Middle {
                 let conn = conn.as_mut().filter(|conn| !conn.is_over);
                 conn.and_then(|conn| conn.through(segment)).into_iter().collect()
             }
-            Middle::Edit(by, conn) => {
+            Middle::Edit(new_text, conn) => {
                 if conn.is_none() {
-                    let words = Words::new(&[("ATTACK", by)]);
+                    let words = Words::new(&[("ATTACK", new_text)]);
                     *conn = fit(EditedConn::open([Edit; 2], edited::LIMITS, words, &segment)).map(Box::new);
                 }
                 let went = conn.as_mut().map_or(Vec::new(), |conn| conn.through(segment));
@@ -86,7 +86,7 @@ impl Middle {
         };
         let mut directions = [Vec::new(), Vec::new()];
         for segment in went {
-            directions[usize::from(segment.from != from)].push(Packet { segment, arrives });
+            directions[usize::from(segment.direction != direction)].push(Packet { segment, arrives });
         }
         directions
     }
@@ -166,10 +166,14 @@ fn holds(text: &str, seed: u64) {
     for overlap in OVERLAPS {
         let habits = Habits::random(&mut random, overlap);
         for middle in [Middle::Guard(None), Middle::Edit(random.of(&REPLACED), None)] {
-            let (delivered, most) = run(&strategy, habits, middle, seed);
+            let (delivered, permitted) = run(&strategy, habits, middle, seed);
             let shown = format!("{text}, {habits:?}: {:?}", delivered.escape_ascii().to_string());
             assert!(!contains(&delivered, PATTERN), "{shown}");
-            assert!(most.starts_with(&delivered), "{shown} of {:?}", most.escape_ascii().to_string());
+            assert!(
+                permitted.starts_with(&delivered),
+                "{shown} of {:?}",
+                permitted.escape_ascii().to_string()
+            );
         }
     }
 }
@@ -210,8 +214,8 @@ fn published_strategies_deliver_the_edited_request() {
     let mut count = 0;
     for text in PUBLISHED {
         let middle = Middle::Edit("BLOCKED", None);
-        let (delivered, most) = run(&Strategy::parse(text).unwrap(), usual(), middle, 1);
-        count += usize::from(delivered == b"GET /?q=BLOCKED HTTP/1.1\r\n\r\n" && most == delivered);
+        let (delivered, permitted) = run(&Strategy::parse(text).unwrap(), usual(), middle, 1);
+        count += usize::from(delivered == b"GET /?q=BLOCKED HTTP/1.1\r\n\r\n" && permitted == delivered);
     }
     // The others garble the request itself, or end the connection.
     assert!(count >= 12, "{count}");

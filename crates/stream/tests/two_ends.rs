@@ -35,7 +35,7 @@ pub(crate) const ADDRESSES: [Ipv4Address; 2] = [Ipv4Address::new(10, 0, 0, 1), I
 /// Scripts for each pair of levels, if nothing else is asked for.
 const SCRIPTS: u64 = 100;
 /// A script that is not over by then never ends.
-const MOST_MS: u64 = 3_000_000;
+const MAX_MS: u64 = 3_000_000;
 /// One stall is allowed per this many scripts: smoltcp does not always probe a closed window, whatever is
 /// between its ends.
 const SCRIPTS_TO_A_STALL: u64 = 200;
@@ -61,8 +61,8 @@ impl Script {
             // A watcher does not take what begins beyond the window.
             manner.iter_mut().for_each(|manner| manner.overshoots = false);
             // A watcher loses bytes behind more than 64 holes: no two pieces of a window are farther apart.
-            let most = 60 * (manner[0].mtu.min(manner[1].mtu) - 40);
-            manner.iter_mut().for_each(|manner| manner.receive_buffer = manner.receive_buffer.min(most));
+            let max = 60 * (manner[0].mtu.min(manner[1].mtu) - 40);
+            manner.iter_mut().for_each(|manner| manner.receive_buffer = manner.receive_buffer.min(max));
         } else if random.chance(0.3) {
             // Little memory, for what the ends may have on the way.
             (limits.memory, limits.reorder) = (64 << 10, 16 << 10);
@@ -145,7 +145,7 @@ impl Middle {
         let info = self.table.info(self.id.expect("a stream"));
         for direction in [0, 1] {
             // The edge is rounded up to the window's scale, and a probe is one byte beyond it.
-            assert!(info.kept[direction] as u64 <= self.window + 16, "{info:?}");
+            assert!(info.buffered[direction] as u64 <= self.window + 16, "{info:?}");
         }
     }
 
@@ -191,7 +191,7 @@ impl Middle {
         let id = self.id.expect("a stream");
         assert_eq!(self.scanned, self.streams.each_ref().map(Vec::len), "all is scanned");
         let info = self.table.info(id);
-        let is_acknowledged = (info.kept, info.early) == ([0, 0], [0, 0]);
+        let is_acknowledged = (info.buffered, info.out_of_order) == ([0, 0], [0, 0]);
         assert!(is_acknowledged || self.is_reset, "{info:?}");
         assert_eq!(info.stats.map(|side| side.gaps), [0, 0]);
         self.table.end(id);
@@ -235,8 +235,8 @@ fn run(script: &Script, mut random: RepeatableRandom) -> bool {
             }
         }
         let next = ends.iter_mut().filter_map(|end| end.next_ms(now_ms)).chain(link.next_ms()).min();
-        now_ms = next.unwrap_or(MOST_MS).max(now_ms + 1);
-        if now_ms >= MOST_MS && !ends.iter().all(End::is_closed) {
+        now_ms = next.unwrap_or(MAX_MS).max(now_ms + 1);
+        if now_ms >= MAX_MS && !ends.iter().all(End::is_closed) {
             return false;
         }
     }
@@ -255,7 +255,7 @@ fn run(script: &Script, mut random: RepeatableRandom) -> bool {
 
 fn runs(levels: [Level; 2]) {
     let (scripts, mut stalls) = (seeds(SCRIPTS), 0);
-    let most_stalls = (scripts.end - scripts.start) / SCRIPTS_TO_A_STALL;
+    let max_stalls = (scripts.end - scripts.start) / SCRIPTS_TO_A_STALL;
     for number in scripts.clone() {
         let mut random = RepeatableRandom::for_purpose(number, "two ends");
         let script = Script::random(levels, &mut random);
@@ -267,7 +267,7 @@ fn runs(levels: [Level; 2]) {
             stalls += 1;
             println!("script {number} does not end: {script:?}");
         }
-        assert!(stalls <= most_stalls, "of scripts {scripts:?} {stalls} do not end");
+        assert!(stalls <= max_stalls, "of scripts {scripts:?} {stalls} do not end");
     }
     println!("{levels:?}: scripts {scripts:?} passed, {stalls} of them did not end");
 }

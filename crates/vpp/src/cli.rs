@@ -20,7 +20,7 @@ use std::time::Duration;
 const PIECES: usize = 8;
 
 /// The most bytes of output. VPP buffers what its client has not read yet, without a limit.
-const MOST_OUTPUT: usize = 32 << 20;
+const MAX_OUTPUT_BYTES: usize = 32 << 20;
 
 /// The pause before the next look for output: the first, and the longest.
 const SHORTEST_PAUSE: Duration = Duration::from_micros(50);
@@ -132,7 +132,7 @@ impl CliOutput<'_> {
                 Ok(OutputPiece::Out(text)) => {
                     self.main.output(&lines.take(&text));
                     printed += text.len();
-                    if printed > MOST_OUTPUT {
+                    if printed > MAX_OUTPUT_BYTES {
                         self.cancelled.store(true, Ordering::Relaxed);
                         return Err(format!("that is too long for VPP; {}", elsewhere(self.runtime)));
                     }

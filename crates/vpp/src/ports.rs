@@ -1,7 +1,7 @@
 //! VPP's interfaces as the engine's ports.
 //!
 //! Rules name interfaces, and VPP reuses the number of a deleted interface for the next one. So a *name* has a port number, whether an
-//! interface of that name exists or not, and a table maps the numbers of existing interfaces to ports. When there are [`MOST`] names,
+//! interface of that name exists or not, and a table maps the numbers of existing interfaces to ports. When there are [`MAX_PORTS`] names,
 //! those without an interface and a rule are forgotten ([`InterfacePorts::recycle`]), and their numbers reused. VPP's main thread writes;
 //! packet threads read the table without a lock.
 
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 /// The most names.
-pub(crate) const MOST: usize = 4096;
+pub(crate) const MAX_PORTS: usize = 4096;
 
 /// Interfaces with larger numbers have no port.
 const INTERFACES: usize = 1 << 16;
@@ -20,7 +20,7 @@ const INTERFACES: usize = 1 << 16;
 /// Stands for no port; no rule matches it.
 pub(crate) const NO_PORT: PortId = PortId(u16::MAX);
 
-const _: () = assert!(MOST <= NO_PORT.0 as usize);
+const _: () = assert!(MAX_PORTS <= NO_PORT.0 as usize);
 
 /// The names of ports, and the ports of interfaces.
 pub(crate) struct InterfacePorts {
@@ -47,7 +47,7 @@ impl InterfacePorts {
         InterfacePorts { by_interface, names: Mutex::default() }
     }
 
-    /// The port of a name, which is added if necessary; `None` if there are [`MOST`] names already.
+    /// The port of a name, which is added if necessary; `None` if there are [`MAX_PORTS`] names already.
     pub(crate) fn reserve(&self, name: &str) -> Option<PortId> {
         self.lock().reserve(name)
     }
@@ -63,7 +63,7 @@ impl InterfacePorts {
     /// True if there is no room for another name.
     pub(crate) fn is_full(&self) -> bool {
         let names = self.lock();
-        names.in_order.len() >= MOST && names.free.is_empty()
+        names.in_order.len() >= MAX_PORTS && names.free.is_empty()
     }
 
     /// Forgets the names without an interface, except those for which `is_used` is true.
@@ -128,7 +128,7 @@ impl PortNames {
             self.changes += 1;
             return Some(port);
         }
-        if self.in_order.len() >= MOST {
+        if self.in_order.len() >= MAX_PORTS {
             return None;
         }
         let port = PortId(self.in_order.len() as u16);

@@ -106,7 +106,8 @@ pub(crate) fn start(main: MainThread, section: &str) -> Result<(), StartError> {
     let threads = ThreadMap::new(main.threads());
     let seeds = mmb_control::entropy::seed_tree()?;
     start_supplier(sys::step_aside);
-    let (mut engine, workers) = Engine::with_room(ports::MOST, threads.owning(), threads.others(), &seeds);
+    let (mut engine, workers) =
+        Engine::with_max_ports(ports::MAX_PORTS, threads.owning(), threads.others(), &seeds);
     for name in interfaces.ports.names(0) {
         engine.add_port(port(name));
     }

@@ -4,7 +4,7 @@
 mod ports;
 
 use mmb_packet::PortId;
-use ports::{InterfacePorts, MOST, NO_PORT};
+use ports::{InterfacePorts, MAX_PORTS, NO_PORT};
 
 #[test]
 fn a_name_keeps_its_port_when_its_interface_goes_and_comes() {
@@ -27,13 +27,13 @@ fn a_name_keeps_its_port_when_its_interface_goes_and_comes() {
 #[test]
 fn an_interface_that_finds_no_room_has_no_port() {
     let ports = InterfacePorts::new();
-    for number in 0..MOST {
+    for number in 0..MAX_PORTS {
         assert_eq!(ports.reserve(&format!("loop{number}")), Some(PortId(number as u16)));
     }
     assert_eq!(ports.on_add(7, "late"), None);
     assert_eq!(ports.port_of(7), NO_PORT);
     assert_eq!(ports.on_add(7, "loop9"), Some(PortId(9)), "a known name needs no room");
-    assert_eq!(ports.names(0).len(), MOST);
+    assert_eq!(ports.names(0).len(), MAX_PORTS);
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_number_beyond_the_table_has_no_port() {
 #[test]
 fn unused_names_make_room_for_others() {
     let ports = InterfacePorts::new();
-    for number in 0..MOST {
+    for number in 0..MAX_PORTS {
         ports.reserve(&format!("loop{number}")).expect("there is room");
     }
     let kept = ports.on_add(7, "loop3");

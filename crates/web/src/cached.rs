@@ -10,7 +10,7 @@ const TIMES_ITS_COST: u32 = 10;
 /// The last answer and its time. Requests that come while it is fetched wait for it instead of asking again.
 #[derive(Debug)]
 pub(crate) struct Cached<T> {
-    least_age: Duration,
+    min_age: Duration,
     last: Mutex<Option<Kept<T>>>,
 }
 
@@ -23,8 +23,8 @@ struct Kept<T> {
 
 impl<T> Cached<T> {
     /// Keeps answers for this time, or longer if they are costly.
-    pub(crate) fn new(least_age: Duration) -> Cached<T> {
-        Cached { least_age, last: Mutex::new(None) }
+    pub(crate) fn new(min_age: Duration) -> Cached<T> {
+        Cached { min_age, last: Mutex::new(None) }
     }
 
     /// The last answer, or a new one if that is too old; and its age.
@@ -41,7 +41,7 @@ impl<T> Cached<T> {
         }
         let begun = Instant::now();
         let value = Arc::new(fetch.await?);
-        let good_for = self.least_age.max(begun.elapsed() * TIMES_ITS_COST);
+        let good_for = self.min_age.max(begun.elapsed() * TIMES_ITS_COST);
         *last = Some(Kept { value: Arc::clone(&value), taken: Instant::now(), good_for });
         Ok((value, Duration::ZERO))
     }

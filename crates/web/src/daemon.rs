@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 /// Requests to the daemon at once. It gives a user 64 connections.
-const AT_ONCE: usize = 8;
+const MAX_REQUESTS: usize = 8;
 
 /// A request fails if the daemon sends nothing for so long: a policy of a million rules takes less.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -45,7 +45,7 @@ impl From<ClientError> for Stop {
 
 impl DaemonSocket {
     pub(crate) fn new(path: PathBuf) -> DaemonSocket {
-        DaemonSocket { path, free: Semaphore::new(AT_ONCE) }
+        DaemonSocket { path, free: Semaphore::new(MAX_REQUESTS) }
     }
 
     /// Asks, and returns the whole answer.
@@ -64,13 +64,13 @@ impl DaemonSocket {
         self.ask(Request::Run(commands.iter().map(|command| (*command).to_owned()).collect())).await
     }
 
-    /// Asks, and returns the first `most` lines of the answer. The daemon stops when the connection closes.
+    /// Asks, and returns the first `max` lines of the answer. The daemon stops when the connection closes.
     ///
     /// # Errors
     /// As [`DaemonSocket::ask`].
-    pub(crate) async fn ask_for(&self, request: Request, most: usize) -> Result<Reply, Problem> {
+    pub(crate) async fn ask_for(&self, request: Request, max: usize) -> Result<Reply, Problem> {
         self.ask_into(request, Vec::new(), move |lines, line| {
-            let has_room = lines.len() < most;
+            let has_room = lines.len() < max;
             if has_room {
                 lines.push(line);
             }

@@ -5,7 +5,7 @@
 
 use crate::rules::{self, RuleList};
 use crate::state::State;
-use mmb_engine::{CloseReason, DropReason, Invalid, MadeKind, NotApplied};
+use mmb_engine::{CloseReason, DropReason, GeneratedKind, Invalid, NotApplied};
 use mmb_protocol::answer::{LinkLine, PortLine, SummaryLine};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -47,8 +47,8 @@ struct Scrape {
     metrics: Vec<Metric>,
 }
 
-/// The metrics of a state and of the first `most_rules` rules with a name; of `None`, that no daemon answers.
-pub(crate) fn text(state: Option<&State>, list: Option<&RuleList>, most_rules: usize) -> String {
+/// The metrics of a state and of the first `max_rules` rules with a name; of `None`, that no daemon answers.
+pub(crate) fn text(state: Option<&State>, list: Option<&RuleList>, max_rules: usize) -> String {
     let up = gauge(
         "up",
         "1: the daemon answers, 0: it does not, and there are no other metrics",
@@ -65,7 +65,7 @@ pub(crate) fn text(state: Option<&State>, list: Option<&RuleList>, most_rules: u
         metrics.extend(of_offload(state));
     }
     if let Some(list) = list {
-        metrics.extend(of_rules(list, most_rules));
+        metrics.extend(of_rules(list, max_rules));
     }
     let mut registry = Registry::with_prefix("mmb");
     registry.register_collector(Box::new(Scrape { build, metrics }));
@@ -199,7 +199,7 @@ fn of_packets(state: &State) -> Vec<Metric> {
         counter(
             "packets_made",
             "Packets that mmb made",
-            by("kind", MadeKind::ALL.iter().map(|kind| kind.name()), made),
+            by("kind", GeneratedKind::ALL.iter().map(|kind| kind.name()), made),
         ),
         counter(
             "packets_absorbed",
@@ -312,10 +312,10 @@ fn of_offload(state: &State) -> Vec<Metric> {
     ]
 }
 
-fn of_rules(list: &RuleList, most: usize) -> Vec<Metric> {
+fn of_rules(list: &RuleList, max: usize) -> Vec<Metric> {
     let named = list.rules.iter().filter_map(|rule| Some((rule, rules::name(&rule.rule)?)));
     let mut series = [const { Vec::new() }; 3];
-    for (rule, name) in named.take(most) {
+    for (rule, name) in named.take(max) {
         let labels = vec![("rule", rule.id.to_string()), ("name", name.to_owned())];
         let counts = [rule.packets, rule.bytes, rule.dropped_packets].map(Option::unwrap_or_default);
         for (series, count) in series.iter_mut().zip(counts) {

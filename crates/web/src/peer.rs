@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Connections of one address at once, or of one /64 of IPv6. A browser uses six.
-const MOST_OF_A_PEER: usize = 32;
+const MAX_PER_PEER: usize = 32;
 
 /// Who is at the other end of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +53,7 @@ impl PeerPlaces {
         let peer = network(address);
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(peer).or_default();
-        if *count == MOST_OF_A_PEER {
+        if *count == MAX_PER_PEER {
             return None;
         }
         *count += 1;
@@ -89,7 +89,7 @@ mod tests {
     fn a_peer_has_a_share_of_the_connections() {
         let places = PeerPlaces::default();
         let take = |address: &str| places.take(address.parse().expect("an address"));
-        let mut held: Vec<_> = (0..MOST_OF_A_PEER).map(|_| take("2001:db8::1").expect("a place")).collect();
+        let mut held: Vec<_> = (0..MAX_PER_PEER).map(|_| take("2001:db8::1").expect("a place")).collect();
         assert!(take("2001:db8::ffff:2").is_none(), "the same network");
         assert!(take("2001:db8:0:1::1").is_some() && take("192.0.2.1").is_some());
         held.pop();
@@ -99,7 +99,7 @@ mod tests {
         assert!(places.0.lock().expect("not poisoned").is_empty(), "nothing remains");
         let local: Vec<_> = (0..1000).map(|_| take("127.0.0.1")).collect();
         assert!(local.iter().all(|place| matches!(place, Some(None))));
-        let mapped: Vec<_> = (0..MOST_OF_A_PEER).map(|_| take("::ffff:192.0.2.1")).collect();
+        let mapped: Vec<_> = (0..MAX_PER_PEER).map(|_| take("::ffff:192.0.2.1")).collect();
         assert!(
             mapped.iter().all(Option::is_some) && take("192.0.2.1").is_none(),
             "one address in two forms"

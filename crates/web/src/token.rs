@@ -15,7 +15,7 @@ const RANDOM_BYTES: usize = 32;
 const LENGTHS: std::ops::RangeInclusive<usize> = 16..=512;
 
 /// The most bytes of a file that are read.
-const LARGEST_FILE: u64 = 4096;
+const MAX_FILE_BYTES: u64 = 4096;
 
 /// The reason why there is no token.
 #[derive(Debug, thiserror::Error)]
@@ -92,7 +92,7 @@ impl Token {
             return Err(TokenError::Public(path.to_owned()));
         }
         let mut text = Vec::new();
-        file.take(LARGEST_FILE).read_to_end(&mut text).map_err(failed("read the token"))?;
+        file.take(MAX_FILE_BYTES).read_to_end(&mut text).map_err(failed("read the token"))?;
         let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii();
         let is_fit = LENGTHS.contains(&line.len())
             && line.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(byte));

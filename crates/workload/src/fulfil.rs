@@ -12,9 +12,9 @@ use mmb_policy::{Field, FieldId, Intervals, Match, Rule, Test};
 use mmb_random::RepeatableRandom;
 
 /// The number of draws after which a field's constraints count as impossible.
-const MOST_DRAWS: usize = 64;
+const MAX_DRAWS: usize = 64;
 /// The maximum number of options of a packet, so that they fit.
-const MOST_OPTIONS: usize = 5;
+const MAX_OPTIONS: usize = 5;
 
 /// A packet that `rule` matches. Fields without a constraint are as in `header`, except the free bits of fields with a
 /// constraint. `None`: no such packet can be made here.
@@ -121,7 +121,7 @@ fn set_offset(header: &mut PacketHeader, same: &[&Match], random: &mut Repeatabl
 
 /// One number that satisfies all constraints.
 fn draw(same: &[&Match], width: u8, random: &mut RepeatableRandom) -> Option<u128> {
-    (0..MOST_DRAWS).find_map(|_| {
+    (0..MAX_DRAWS).find_map(|_| {
         let number = proposal(random.of(same), width, random);
         same.iter().all(|constraint| holds(constraint, number, width)).then_some(number)
     })
@@ -199,7 +199,7 @@ fn set_option(
         Test::NamedSet(..) => return None,
     };
     header.options.retain(|(other, _)| *other != kind);
-    header.options.truncate(MOST_OPTIONS - 1);
+    header.options.truncate(MAX_OPTIONS - 1);
     header.options.insert(0, (kind, data));
     Some(())
 }

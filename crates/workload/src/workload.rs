@@ -175,7 +175,7 @@ impl std::fmt::Display for SizeError {
         match self {
             SizeError::Size(kind) => write!(f, "a set of {} has always the same size", kind.name()),
             SizeError::Tuples(kind) => write!(f, "a set of {} has no choice of tuples", kind.name()),
-            SizeError::TooManyTuples(most) => write!(f, "a set of this kind and size has 1 to {most} tuples"),
+            SizeError::TooManyTuples(max) => write!(f, "a set of this kind and size has 1 to {max} tuples"),
         }
     }
 }
@@ -222,13 +222,13 @@ impl Workload {
         }
         let size = size.or(tuples.filter(|_| one_a_tuple)).unwrap_or(row.size);
         let tuples = tuples.unwrap_or(if one_a_tuple { size } else { row.tuples });
-        let most = match kind.variety() {
-            Some(variety) => variety.most_tuples(size),
-            None if kind == WorkloadKind::Clustered => clustered::most_tuples(),
+        let max = match kind.variety() {
+            Some(variety) => variety.max_tuples(size),
+            None if kind == WorkloadKind::Clustered => clustered::max_tuples(),
             None => 0,
         };
-        if row.tuples > 0 && !(1..=most).contains(&tuples) {
-            return Err(SizeError::TooManyTuples(most));
+        if row.tuples > 0 && !(1..=max).contains(&tuples) {
+            return Err(SizeError::TooManyTuples(max));
         }
         Ok(Workload { kind, size, tuples, seed, distinct_prio: false })
     }

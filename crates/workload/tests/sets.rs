@@ -94,12 +94,12 @@ fn packets_drawn_from_rules_match_them() {
         let found: Vec<usize> = frames.iter().map(|frame| matches(&policy, frame)).collect();
         assert!(found.iter().all(|&count| count > 0), "{kind:?}: {found:?}");
         let mean = found.iter().sum::<usize>() as f64 / 300.0;
-        let most = match kind {
+        let max = match kind {
             WorkloadKind::Clustered | WorkloadKind::Ranges | WorkloadKind::AccessList => 4.0,
             WorkloadKind::Firewall | WorkloadKind::Chain => 12.0,
             _ => 1.1,
         };
-        assert!((1.0..most).contains(&mean), "{kind:?}: {mean} matches a packet");
+        assert!((1.0..max).contains(&mean), "{kind:?}: {mean} matches a packet");
     }
 }
 

@@ -99,7 +99,7 @@ impl FlowCache {
         now: impl Fn() -> u64,
     ) -> FlowCounts {
         let count = keys.count();
-        if count == 0 || classifier.most_matches() == 0 {
+        if count == 0 || classifier.max_matches() == 0 {
             classifier.classify(keys, packets, layouts, scratch);
             return FlowCounts::default();
         }
@@ -246,11 +246,11 @@ impl Kernel for FindFlows<'_> {
         }
         let mut known = scratch.known();
         let mut differ = 0;
-        for at in 0..count.min(VECTOR) {
-            let (key, place) = candidates[at];
+        for index in 0..count.min(VECTOR) {
+            let (key, place) = candidates[index];
             let number = usize::from(key);
-            if at + AHEAD < count {
-                places.fetch_rest(candidates[(at + AHEAD) % VECTOR].1);
+            if index + AHEAD < count {
+                places.fetch_rest(candidates[(index + AHEAD) % VECTOR].1);
             }
             match places.slots(hashes.hashes[number], place, key) {
                 Some((slots, count)) => known.note(packets[number], slots, count),

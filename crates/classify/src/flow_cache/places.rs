@@ -9,7 +9,7 @@
 //! bit instead: whoever sends many headers that never come back displaces others of that kind, and hardly the flows that have packets.
 
 use crate::RuleSlot;
-use crate::matches::MOST_KNOWN;
+use crate::matches::MAX_KNOWN;
 use crate::simd::{Seeds, Term};
 use mmb_base::{ZeroedWords, prefetch};
 use mmb_packet::columns::Column;
@@ -24,7 +24,7 @@ const LANES: usize = Seeds::TERMS;
 const WORDS: usize = 32;
 /// Blocks for slots that do not fit their place, and words of one.
 const BLOCKS: usize = 1 << 14;
-const BLOCK_WORDS: usize = MOST_KNOWN;
+const BLOCK_WORDS: usize = MAX_KNOWN;
 const _: () = assert!(BLOCK_WORDS as u32 <= LEN && BLOCKS <= 1 << (32 - BLOCK));
 /// The first word of a place: in the lower byte the number of slots and a bit that is set if they are in a block, then the class in a byte, and
 /// the number of the block.

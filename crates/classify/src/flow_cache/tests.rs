@@ -21,9 +21,9 @@ fn columns(keys: &[LaneMask]) -> Vec<Column> {
 }
 
 /// The matches of a key: some slots that depend on nothing else.
-fn matches(masked: &LaneMask, most: usize) -> Vec<RuleSlot> {
+fn matches(masked: &LaneMask, max: usize) -> Vec<RuleSlot> {
     let sum = masked.iter().fold(1u32, |sum, lane| sum.wrapping_mul(31).wrapping_add(*lane));
-    (0..sum as usize % (most + 1)).filter_map(|at| RuleSlot::new(sum % 1000 + 1 + at as u32)).collect()
+    (0..sum as usize % (max + 1)).filter_map(|at| RuleSlot::new(sum % 1000 + 1 + at as u32)).collect()
 }
 
 /// Passes a vector through; returns how many keys hit. Everything that it says is compared with `matches`.
@@ -31,7 +31,7 @@ fn pass(
     level: SimdLevel,
     flows: &mut ClassFlows,
     places: &mut FlowPlaces,
-    (read, most): (&LaneMask, usize),
+    (read, max): (&LaneMask, usize),
     keys: &[LaneMask],
 ) -> usize {
     let lanes = columns(keys);
@@ -54,7 +54,7 @@ fn pass(
     {
         let (_, _, mut log) = scratch.parts();
         for &key in &missed {
-            let slots = matches(&masked(&keys[usize::from(key)]), most);
+            let slots = matches(&masked(&keys[usize::from(key)]), max);
             slots.into_iter().for_each(|slot| log.hit(packets[usize::from(key)], slot));
         }
     }
@@ -62,12 +62,7 @@ fn pass(
     let mut some = 0;
     for (key, lanes) in keys.iter().enumerate() {
         let packet = packets[key];
-        assert_eq!(
-            scratch.slots(packet.into()),
-            matches(&masked(lanes), most),
-            "key {key}, {}",
-            level.name()
-        );
+        assert_eq!(scratch.slots(packet.into()), matches(&masked(lanes), max), "key {key}, {}", level.name());
         some += usize::from(!scratch.slots(packet.into()).is_empty());
     }
     assert_eq!(scratch.matched().len(), some);
@@ -86,10 +81,10 @@ fn pass_all(
     level: SimdLevel,
     flows: &mut ClassFlows,
     places: &mut FlowPlaces,
-    (read, most): (&LaneMask, usize),
+    (read, max): (&LaneMask, usize),
     keys: &[LaneMask],
 ) -> usize {
-    keys.chunks(VECTOR).map(|keys| pass(level, flows, places, (read, most), keys)).sum()
+    keys.chunks(VECTOR).map(|keys| pass(level, flows, places, (read, max), keys)).sum()
 }
 
 /// The whole of the first lanes.
@@ -108,7 +103,7 @@ fn every_level_gives_what_was_found_before() {
         for lanes in [1, 5, 7, 13, 20] {
             // Bits within lanes too: keys that differ elsewhere are one flow.
             let read: LaneMask = std::array::from_fn(|lane| if lane < lanes { 0x0fff_ff07 } else { 0 });
-            for most in [0, 6, 11, 28, 96, 110] {
+            for max in [0, 6, 11, 28, 96, 110] {
                 let (mut flows, mut places) = (class(&read), FlowPlaces::new());
                 let keys: Vec<LaneMask> = (0..600).map(|_| random_key(&mut random, 4)).collect();
                 let mut seen: HashMap<LaneMask, usize> = HashMap::new();
@@ -117,17 +112,17 @@ fn every_level_gives_what_was_found_before() {
                         (0..len).map(|_| keys[random.word() as usize % keys.len()]).collect();
                     let masked: Vec<_> =
                         vector.iter().map(|key| crate::lane_mask::common(key, &read)).collect();
-                    let hits = pass(level, &mut flows, &mut places, (&read, most), &vector);
+                    let hits = pass(level, &mut flows, &mut places, (&read, max), &vector);
                     let known = masked.iter().filter(|key| seen.contains_key(*key)).count();
                     assert!(hits <= known, "{hits} of {known}");
                     // All flows find places, but those with too many matches.
-                    if most <= 96 {
-                        assert_eq!(hits, known, "{lanes} lanes, {most} matches");
+                    if max <= 96 {
+                        assert_eq!(hits, known, "{lanes} lanes, {max} matches");
                     }
                     masked.into_iter().for_each(|key| *seen.entry(key).or_default() += 1);
                 }
                 places.clear();
-                let hits = pass(level, &mut flows, &mut places, (&read, most), &keys[..1]);
+                let hits = pass(level, &mut flows, &mut places, (&read, max), &keys[..1]);
                 assert_eq!(hits, 0, "nothing is left after a change");
             }
         }

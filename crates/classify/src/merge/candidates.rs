@@ -72,8 +72,8 @@ fn parts(class: Class, mask: &LaneMask) -> Vec<Vec<LaneMask>> {
 /// The first bits of an address.
 fn prefix(lanes: Range<usize>, length: u32) -> LaneMask {
     let mut mask = LaneMask::default();
-    for (at, lane) in (0..).zip(&mut mask[lanes]) {
-        let here = length.saturating_sub(at * 32).min(32);
+    for (index, lane) in (0..).zip(&mut mask[lanes]) {
+        let here = length.saturating_sub(index * 32).min(32);
         *lane = u32::MAX.checked_shl(32 - here).unwrap_or(0).to_be();
     }
     mask

@@ -3,7 +3,7 @@
 use super::{MergeLimits, Merger, TupleGroup};
 use crate::lane_mask::{LaneMask, bits, lane_count, union, within};
 use crate::segment::SegmentShape;
-use crate::table::MOST_MEMBERS;
+use crate::table::MAX_MEMBERS;
 
 /// Candidates of one round that are tried, at most.
 const TRIALS: usize = 48;
@@ -26,20 +26,20 @@ impl Merger<'_> {
             candidates.iter().map(|mask| (left.iter().filter(|&&n| fits(mask, n)).count(), *mask)).collect();
         let mut unprofitable = 0;
         while left.len() > 1 && unprofitable < MAX_UNPROFITABLE {
-            open.retain(|&(most, _)| most > 1);
+            open.retain(|&(max_fit, _)| max_fit > 1);
             if open.is_empty() {
                 break;
             }
-            open.sort_by_key(|&(most, mask)| std::cmp::Reverse((most, bits(&mask))));
+            open.sort_by_key(|&(max_fit, mask)| std::cmp::Reverse((max_fit, bits(&mask))));
             let mut best: Option<(Vec<usize>, LaneMask)> = None;
             let counted = self.tally.counted;
-            for (most, mask) in open.iter_mut().take(TRIALS) {
+            for (max_fit, mask) in open.iter_mut().take(TRIALS) {
                 let found = best.as_ref().map_or(1, |(numbers, _)| numbers.len());
-                if *most < found {
+                if *max_fit < found {
                     break;
                 }
                 let taken = self.trial(mask, &left, limits);
-                *most = taken.len().min(*most);
+                *max_fit = taken.len().min(*max_fit);
                 let tighter = || best.as_ref().is_none_or(|(_, than)| bits(mask) > bits(than));
                 if taken.len() > found || taken.len() == found && found > 1 && tighter() {
                     best = Some((taken, *mask));
@@ -53,7 +53,7 @@ impl Merger<'_> {
             left.retain(|number| !taken.contains(number));
             groups.push(TupleGroup::new(taken, self.tuples));
         }
-        groups.extend(left.into_iter().map(|number| TupleGroup::of(number, &self.tuples[number].mask)));
+        groups.extend(left.into_iter().map(|number| TupleGroup::single(number, &self.tuples[number].mask)));
         groups
     }
 
@@ -64,13 +64,13 @@ impl Merger<'_> {
         let mut span = *mask;
         for &number in left {
             let tuple = &self.tuples[number];
-            if !within(mask, &tuple.mask) || taken.len() == MOST_MEMBERS {
+            if !within(mask, &tuple.mask) || taken.len() == MAX_MEMBERS {
                 continue;
             }
             let wider = union(&span, &tuple.mask);
             // Keys that are longer than any member's own would waste memory.
             let longest = lane_count(&tuple.mask).max(lane_count(&span)).max(SegmentShape::SMALL.lanes);
-            let fits = SegmentShape::of(lane_count(&wider)) == SegmentShape::of(longest);
+            let fits = SegmentShape::for_lanes(lane_count(&wider)) == SegmentShape::for_lanes(longest);
             if fits && self.tally.take_in(&tuple.sample, mask, self.share, limits) {
                 taken.push(number);
                 span = wider;

@@ -7,8 +7,8 @@ use crate::lane_mask::{LaneMask, common, union};
 pub(super) struct MergeLimits {
     /// Entries that share their relaxed key with an entry, on average over a tuple's entries.
     pub(super) mean: f64,
-    /// At most.
-    pub(super) worst: f64,
+    /// The same, at most.
+    pub(super) max: f64,
 }
 
 /// A tuple as the merger knows it.
@@ -34,7 +34,7 @@ pub(crate) struct TupleGroup {
 
 impl TupleGroup {
     /// A group of one.
-    pub(super) fn of(number: usize, mask: &LaneMask) -> TupleGroup {
+    pub(super) fn single(number: usize, mask: &LaneMask) -> TupleGroup {
         TupleGroup { relaxed: *mask, span: *mask, tuples: vec![number] }
     }
 

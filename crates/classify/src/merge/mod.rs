@@ -24,22 +24,22 @@ use mmb_packet::Class;
 use tally::KeyCounts;
 
 /// Up to this number of groups, longer chains are not tried.
-const FEW_GROUPS: usize = 3;
+const STOP_AT_GROUPS: usize = 3;
 
 /// From strict to loose.
 const LEVELS: [MergeLimits; 6] = [
-    MergeLimits { mean: 0.1, worst: 12.0 },
-    MergeLimits { mean: 0.5, worst: 12.0 },
-    MergeLimits { mean: 1.5, worst: 12.0 },
-    MergeLimits { mean: 6.0, worst: 64.0 },
-    MergeLimits { mean: 24.0, worst: 256.0 },
-    MergeLimits { mean: 96.0, worst: 1024.0 },
+    MergeLimits { mean: 0.1, max: 12.0 },
+    MergeLimits { mean: 0.5, max: 12.0 },
+    MergeLimits { mean: 1.5, max: 12.0 },
+    MergeLimits { mean: 6.0, max: 64.0 },
+    MergeLimits { mean: 24.0, max: 256.0 },
+    MergeLimits { mean: 96.0, max: 1024.0 },
 ];
 
 /// Each tuple in a group of its own, the smallest first.
 pub(crate) fn apart(tuples: &[MergedTuple]) -> Vec<TupleGroup> {
     let mut groups: Vec<TupleGroup> =
-        tuples.iter().enumerate().map(|(number, tuple)| TupleGroup::of(number, &tuple.mask)).collect();
+        tuples.iter().enumerate().map(|(number, tuple)| TupleGroup::single(number, &tuple.mask)).collect();
     groups.sort_by_key(|group| group.entries(tuples));
     groups
 }
@@ -56,11 +56,11 @@ pub(crate) fn merge(class: Class, tuples: &[MergedTuple], share: f64) -> Vec<Tup
         let mut groups = merger.greedy(&candidates, &all, limits);
         groups.sort_by_key(|group| group.entries(tuples));
         let cost = merger.cost(&groups);
-        let few = groups.len() <= FEW_GROUPS;
-        if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+        let is_enough = groups.len() <= STOP_AT_GROUPS;
+        if best.as_ref().is_none_or(|(min, _)| cost < *min) {
             best = Some((cost, groups));
         }
-        if few {
+        if is_enough {
             break;
         }
     }

@@ -15,35 +15,35 @@ pub(super) struct KeyCounts {
 impl KeyCounts {
     /// An empty table with room for all sampled keys of the tuples.
     pub(super) fn new(tuples: &[MergedTuple]) -> KeyCounts {
-        let most: usize = tuples.iter().map(|tuple| tuple.sample.len()).sum();
-        let size = (most * 2 + 2).next_power_of_two();
+        let max: usize = tuples.iter().map(|tuple| tuple.sample.len()).sum();
+        let size = (max * 2 + 2).next_power_of_two();
         KeyCounts { keys: vec![0; size], counts: vec![0; size], used: Vec::new(), counted: 0 }
     }
 
     /// Sets all counts to zero.
     pub(super) fn clear(&mut self) {
-        self.used.drain(..).for_each(|at| self.counts[at] = 0);
+        self.used.drain(..).for_each(|index| self.counts[index] = 0);
     }
 
     fn place(&self, key: u64) -> usize {
-        let mut at = key as usize & (self.keys.len() - 1);
-        while self.counts[at] != 0 && self.keys[at] != key {
-            at = (at + 1) & (self.keys.len() - 1);
+        let mut index = key as usize & (self.keys.len() - 1);
+        while self.counts[index] != 0 && self.keys[index] != key {
+            index = (index + 1) & (self.keys.len() - 1);
         }
-        at
+        index
     }
 
     /// Counts what a mask leaves of a key; returns its place, and its count before.
     pub(super) fn add(&mut self, key: &LaneMask, mask: &LaneMask) -> (usize, u32) {
         let key = relaxed_hash(key, mask);
-        let at = self.place(key);
-        let before = self.counts[at];
+        let index = self.place(key);
+        let before = self.counts[index];
         if before == 0 {
-            self.keys[at] = key;
-            self.used.push(at);
+            self.keys[index] = key;
+            self.used.push(index);
         }
-        self.counts[at] = before + 1;
-        (at, before)
+        self.counts[index] = before + 1;
+        (index, before)
     }
 
     /// The count of a key under a mask.
@@ -65,17 +65,17 @@ impl KeyCounts {
         limits: MergeLimits,
     ) -> bool {
         let before = self.used.len();
-        let most_shared = limits.mean * share * sample.len() as f64;
+        let max_shared = limits.mean * share * sample.len() as f64;
         // One or two that meet in a small sample are chance.
-        let longest = limits.worst * share;
+        let longest = limits.max * share;
         let longest = if share < 1.0 { longest.max(3.0) } else { longest };
         let (mut shared, mut fits) = (0.0, true);
         let mut placed = Vec::with_capacity(sample.len());
         for key in sample {
-            let (at, others) = self.add(key, mask);
-            placed.push(at);
+            let (index, others) = self.add(key, mask);
+            placed.push(index);
             shared += f64::from(others);
-            fits = shared <= most_shared && f64::from(others) <= longest;
+            fits = shared <= max_shared && f64::from(others) <= longest;
             if !fits {
                 break;
             }
@@ -85,7 +85,7 @@ impl KeyCounts {
             return true;
         }
         // Backwards, so that what was empty before is empty again.
-        placed.into_iter().rev().for_each(|at| self.counts[at] -= 1);
+        placed.into_iter().rev().for_each(|index| self.counts[index] -= 1);
         self.used.truncate(before);
         false
     }

@@ -4,7 +4,7 @@ use super::*;
 use crate::lane_fields::PORTS;
 use crate::lane_mask::{LaneMask, bits, lane_count, union, within};
 use crate::segment::SegmentShape;
-use crate::table::MOST_MEMBERS;
+use crate::table::MAX_MEMBERS;
 use mmb_random::RepeatableRandom;
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -106,7 +106,7 @@ fn clustered_rules_do_not_get_long_chains() {
     for group in &groups {
         let (mean, worst) = chains(group, &tuples);
         // Each pair is counted at both of its ends.
-        assert!(mean <= 2.0 * loosest.mean + 1.0 && worst as f64 <= loosest.worst + 1.0, "{mean} {worst}");
+        assert!(mean <= 2.0 * loosest.mean + 1.0 && worst as f64 <= loosest.max + 1.0, "{mean} {worst}");
     }
 }
 
@@ -132,7 +132,7 @@ fn a_table_has_as_many_members_as_fit_a_byte() {
         .collect();
     let groups = merge(Class::Ip4, &tuples, 1.0);
     assert!((3..=5).contains(&groups.len()), "{} groups", groups.len());
-    assert!(groups.iter().all(|group| group.tuples.len() <= MOST_MEMBERS));
+    assert!(groups.iter().all(|group| group.tuples.len() <= MAX_MEMBERS));
 }
 
 #[test]
@@ -215,11 +215,11 @@ proptest! {
             let longest = members().map(lane_count).max().unwrap_or(0);
             prop_assert!(members().all(|mask| within(&group.relaxed, mask) && within(mask, &group.span)));
             prop_assert_eq!(&members().fold(LaneMask::default(), |span, mask| union(&span, mask)), &group.span);
-            prop_assert_eq!(SegmentShape::of(lane_count(&group.span)), SegmentShape::of(longest));
+            prop_assert_eq!(SegmentShape::for_lanes(lane_count(&group.span)), SegmentShape::for_lanes(longest));
             prop_assert!(group.tuples.len() == 1 || bits(&group.relaxed) > 0);
             let (_, worst) = chains(group, &tuples);
             let alone = group.tuples.len() == 1;
-            prop_assert!(alone || share < 1.0 || worst as f64 <= LEVELS[LEVELS.len() - 1].worst + 1.0);
+            prop_assert!(alone || share < 1.0 || worst as f64 <= LEVELS[LEVELS.len() - 1].max + 1.0);
         }
     }
 }

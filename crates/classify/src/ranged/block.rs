@@ -11,7 +11,7 @@ use mmb_packet::columns::Column;
 use std::sync::Arc;
 
 /// The most rules of a block.
-pub(super) const MOST: usize = LINE * 64;
+pub(super) const MAX_RULES: usize = LINE * 64;
 /// Keys that are looked up together, at most.
 pub(super) const BATCH: usize = 16;
 /// Words of a bit for each word of so many keys' rows.
@@ -66,11 +66,11 @@ impl RangeBlock {
         }
         let RangeBlock { tables, words, .. } = self;
         let exact = rule.ranges(|field, ranges| {
-            let at = tables.iter().position(|table| table.field == field).unwrap_or_else(|| {
+            let index = tables.iter().position(|table| table.field == field).unwrap_or_else(|| {
                 tables.push(Arc::new(RangeTable::new(field, *words)));
                 tables.len() - 1
             });
-            Arc::make_mut(&mut tables[at]).insert(bit, ranges);
+            Arc::make_mut(&mut tables[index]).insert(bit, ranges);
         });
         self.used[word] |= 1 << (bit % 64);
         self.open[word] = self.open[word] & !(1 << (bit % 64)) | u64::from(!exact) << (bit % 64);
@@ -94,9 +94,9 @@ impl RangeBlock {
         self.used[bit / 64] &= !(1 << (bit % 64));
         let RangeBlock { tables, rules, .. } = self;
         rules[bit].ranges(|field, ranges| {
-            let Some(at) = tables.iter().position(|table| table.field == field) else { return };
-            if Arc::make_mut(&mut tables[at]).remove(bit, ranges) {
-                tables.swap_remove(at);
+            let Some(index) = tables.iter().position(|table| table.field == field) else { return };
+            if Arc::make_mut(&mut tables[index]).remove(bit, ranges) {
+                tables.swap_remove(index);
             }
         });
     }
@@ -132,12 +132,12 @@ impl RangeBlock {
     ) {
         let mut candidates = Candidates { words: [[0; W]; B], full: [0; FULL] };
         level.run(TableLookup { block: self, lanes, keys, candidates: &mut candidates });
-        for (at, &full) in candidates.full.iter().enumerate() {
+        for (index, &full) in candidates.full.iter().enumerate() {
             let mut full = full;
             while full != 0 {
-                let place = at * 64 + full.trailing_zeros() as usize;
-                let (at, word) = (place / W % B, place % W);
-                let (key, mut bits) = (keys[at], candidates.words[at][word]);
+                let place = index * 64 + full.trailing_zeros() as usize;
+                let (index, word) = (place / W % B, place % W);
+                let (key, mut bits) = (keys[index], candidates.words[index][word]);
                 while bits != 0 {
                     let place = word * 64 + bits.trailing_zeros() as usize;
                     let closed = bits & bits.wrapping_neg() & self.open[word] == 0;

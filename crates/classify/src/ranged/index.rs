@@ -3,7 +3,7 @@
 /// Numbers that are compared at once.
 const NODE: usize = 16;
 /// The most nodes that are compared.
-const MOST_NODES: usize = 4;
+const MAX_NODES: usize = 4;
 /// Numbers that a word of a bitmap is about.
 const WORD: u32 = 64;
 
@@ -21,7 +21,7 @@ pub(super) enum RangeIndex {
     /// Numbers of up to 16 bits: a bitmap of where intervals start.
     Bitmap(Box<Bitmap>),
     /// Any number: the starts, sorted.
-    Many(Box<[u32]>),
+    Sorted(Box<[u32]>),
 }
 
 /// A set of 16-bit numbers.
@@ -33,21 +33,21 @@ pub(super) struct Bitmap {
 }
 
 impl RangeIndex {
-    /// An index of numbers up to `most`, in intervals that start at `starts`: sorted, the first is 0, none is above `most`.
-    pub(super) fn new(starts: &[u32], most: u32) -> RangeIndex {
+    /// An index of numbers up to `max`, in intervals that start at `starts`: sorted, the first is 0, none is above `max`.
+    pub(super) fn new(starts: &[u32], max: u32) -> RangeIndex {
         let bounds = &starts[1..];
-        if most <= 0xff {
+        if max <= 0xff {
             let mut table = Box::new([0; 256]);
             for (row, &start) in starts.iter().enumerate() {
                 table[start as usize..].fill(row as u8);
             }
             RangeIndex::Direct(table)
-        } else if bounds.len() <= MOST_NODES * NODE {
+        } else if bounds.len() <= MAX_NODES * NODE {
             RangeIndex::Nodes(bounds.chunks(NODE).map(node).collect())
-        } else if most <= 0xffff {
+        } else if max <= 0xffff {
             RangeIndex::Bitmap(Box::new(Bitmap::new(bounds)))
         } else {
-            RangeIndex::Many(starts.into())
+            RangeIndex::Sorted(starts.into())
         }
     }
 
@@ -74,7 +74,7 @@ impl RangeIndex {
                     *number = map.up_to(*number);
                 }
             }
-            RangeIndex::Many(starts) => {
+            RangeIndex::Sorted(starts) => {
                 for number in numbers {
                     *number = starts.partition_point(|start| start <= number) as u32 - 1;
                 }
@@ -101,8 +101,8 @@ impl Bitmap {
             map.words[(start / WORD) as usize] |= 1 << (start % WORD);
         }
         let mut before = 0;
-        for (word, of) in map.words.iter().zip(&mut map.before) {
-            *of = before;
+        for (word, count) in map.words.iter().zip(&mut map.before) {
+            *count = before;
             before += word.count_ones() as u16;
         }
         map
@@ -111,9 +111,9 @@ impl Bitmap {
     /// Number of members up to `number`.
     #[inline(always)]
     fn up_to(&self, number: u32) -> u32 {
-        let at = (number / WORD) as usize % self.words.len();
-        let here = self.words[at] & u64::MAX >> (WORD - 1 - number % WORD);
-        u32::from(self.before[at]) + here.count_ones()
+        let word = (number / WORD) as usize % self.words.len();
+        let here = self.words[word] & u64::MAX >> (WORD - 1 - number % WORD);
+        u32::from(self.before[word]) + here.count_ones()
     }
 }
 

@@ -1,9 +1,9 @@
-//! A packet's TCP options, parsed when a check first asks for them.
+//! A packet's TCP options, parsed when a check first needs them.
 
 use crate::check::CheckedPacket;
 use mmb_packet::options::{self, OptionTable};
 
-/// The option table of the packet that was asked about last. It belongs to a worker.
+/// The option table of the packet that was parsed last. It belongs to a worker.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LazyOptions {
     table: OptionTable,
@@ -20,7 +20,7 @@ impl LazyOptions {
 
     /// The options of the subject's packet.
     #[inline]
-    pub(crate) fn of(&mut self, subject: &CheckedPacket<'_, '_>) -> &OptionTable {
+    pub(crate) fn parsed(&mut self, subject: &CheckedPacket<'_, '_>) -> &OptionTable {
         if self.key != Some(subject.key) {
             self.table.fill(options::area(subject.packet, subject.layout));
             self.key = Some(subject.key);

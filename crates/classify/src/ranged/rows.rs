@@ -24,24 +24,24 @@ impl Rows {
 
     #[inline(always)]
     pub(super) fn row<const W: usize>(&self, row: usize) -> &[u64; W] {
-        let at = row * W;
-        &self.lines[at / LINE].0.as_chunks::<W>().0[at % LINE / W]
+        let first = row * W;
+        &self.lines[first / LINE].0.as_chunks::<W>().0[first % LINE / W]
     }
 
     fn words(&mut self, row: usize) -> &mut [u64] {
-        let at = row * self.words;
-        &mut self.lines[at / LINE].0[at % LINE..][..self.words]
+        let first = row * self.words;
+        &mut self.lines[first / LINE].0[first % LINE..][..self.words]
     }
 
     fn copy(&self, row: usize) -> [u64; LINE] {
-        let (at, mut copy) = (row * self.words, [0; LINE]);
-        copy[..self.words].copy_from_slice(&self.lines[at / LINE].0[at % LINE..][..self.words]);
+        let (first, mut copy) = (row * self.words, [0; LINE]);
+        copy[..self.words].copy_from_slice(&self.lines[first / LINE].0[first % LINE..][..self.words]);
         copy
     }
 
     fn store(&mut self, row: usize, words: &[u64; LINE]) {
-        let of = self.words;
-        self.words(row).copy_from_slice(&words[..of]);
+        let len = self.words;
+        self.words(row).copy_from_slice(&words[..len]);
     }
 
     /// Puts a copy of a row behind it.
@@ -52,9 +52,9 @@ impl Rows {
             return;
         }
         self.lines.resize((self.len * self.words).div_ceil(LINE), RowLine::default());
-        for to in (row + 1..self.len).rev() {
-            let copy = self.copy(to - 1);
-            self.store(to, &copy);
+        for target in (row + 1..self.len).rev() {
+            let copy = self.copy(target - 1);
+            self.store(target, &copy);
         }
     }
 
@@ -65,9 +65,9 @@ impl Rows {
             self.lines.remove(row);
             return;
         }
-        for to in row..self.len {
-            let copy = self.copy(to + 1);
-            self.store(to, &copy);
+        for target in row..self.len {
+            let copy = self.copy(target + 1);
+            self.store(target, &copy);
         }
         self.lines.truncate((self.len * self.words).div_ceil(LINE));
     }

@@ -3,14 +3,14 @@
 use super::options::LazyOptions;
 use crate::check::{CheckedPacket, RuleCheck};
 use crate::ids::RuleSlot;
-use crate::set_question::SetQuestion;
+use crate::set_lookup::SetLookup;
 use mmb_packet::columns::Column;
 use std::sync::Arc;
 
 /// Conditions that a rule holds itself: those that make it a cache line.
 const INLINE: usize = 4;
 /// The most ranges of a set that are told apart; the closest are taken for one.
-const MOST_RANGES: usize = 8;
+const MAX_RANGES: usize = 8;
 
 /// A field of a key: bits of a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl RangeField {
     }
 
     /// Its greatest number.
-    pub(super) fn most(self) -> u32 {
+    pub(super) fn max_value(self) -> u32 {
         self.mask >> self.shift()
     }
 }
@@ -45,9 +45,9 @@ pub(super) struct RangeSpan {
 
 impl RangeSpan {
     /// The check as a range, if it is one.
-    fn of(check: &RuleCheck) -> Option<RangeSpan> {
-        let RuleCheck::Range { from, first, last, outside } = check else { return None };
-        let (lane, shift, mask) = from.plain()?;
+    fn from_check(check: &RuleCheck) -> Option<RangeSpan> {
+        let RuleCheck::Range { extract, first, last, outside } = check else { return None };
+        let (lane, shift, mask) = extract.plain()?;
         let (first, last) = (*first, (*last).min(mask));
         let (start, length) = match outside {
             // Nothing or all: no bits are looked at, and 0 is not 1.
@@ -77,13 +77,13 @@ impl RangeSpan {
     /// The numbers of the field, shifted down, as at most two ranges, sorted.
     fn ranges(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
         let shift = self.mask.trailing_zeros() % 32;
-        let most = u64::from(self.mask >> shift);
+        let max_value = u64::from(self.mask >> shift);
         let ring = 1u64 << 32 >> shift;
         let first = u64::from(self.start >> shift);
         let last = first + u64::from(self.length >> shift);
         let parts = [(last >= ring).then(|| (0, last - ring)), Some((first, last.min(ring - 1)))];
-        let parts = parts.into_iter().flatten().filter(move |part| part.0 <= most);
-        parts.map(move |(first, last)| (first as u32, last.min(most) as u32))
+        let parts = parts.into_iter().flatten().filter(move |part| part.0 <= max_value);
+        parts.map(move |(first, last)| (first as u32, last.min(max_value) as u32))
     }
 }
 
@@ -111,9 +111,9 @@ pub(crate) struct RangedRule {
 impl RangedRule {
     pub(crate) fn new(slot: RuleSlot, checks: Vec<RuleCheck>) -> RangedRule {
         let spans: Vec<RangeSpan> =
-            checks.iter().filter_map(RangeSpan::of).filter(|span| !span.is_all()).collect();
+            checks.iter().filter_map(RangeSpan::from_check).filter(|span| !span.is_all()).collect();
         let checks: Box<[RuleCheck]> =
-            checks.into_iter().filter(|check| RangeSpan::of(check).is_none()).collect();
+            checks.into_iter().filter(|check| RangeSpan::from_check(check).is_none()).collect();
         // Two ranges of one field: the second is one of the rest, so that fields tell the first ones apart.
         let (mut inline, mut rest) = (Vec::new(), Vec::new());
         for span in spans {
@@ -122,12 +122,12 @@ impl RangedRule {
         }
         let more = !rest.is_empty() || !checks.is_empty();
         let rest = more.then(|| Arc::new(RestOfRule { spans: rest.into(), checks }));
-        RangedRule::of_spans(slot, &inline, rest)
+        RangedRule::from_spans(slot, &inline, rest)
     }
 
     /// A rule without conditions.
     pub(crate) fn plain(slot: RuleSlot) -> RangedRule {
-        RangedRule::of_spans(slot, &[], None)
+        RangedRule::from_spans(slot, &[], None)
     }
 
     /// Whether it has no conditions.
@@ -140,35 +140,35 @@ impl RangedRule {
         self.rest.as_ref().is_some_and(|rest| rest.reads_beyond_key())
     }
 
-    /// What it asks sets about every packet of its key: nothing if it has other conditions, too.
-    pub(crate) fn questions(&self) -> impl Iterator<Item = SetQuestion> {
+    /// Its set lookups for every packet of its key: none if it has other conditions, too.
+    pub(crate) fn set_lookups(&self) -> impl Iterator<Item = SetLookup> {
         let checks = self.checks();
         let has_others =
-            self.spans().next().is_some() || checks.iter().any(|check| check.question().is_none());
-        checks.iter().filter_map(RuleCheck::question).filter(move |_| !has_others)
+            self.spans().next().is_some() || checks.iter().any(|check| check.set_lookup().is_none());
+        checks.iter().filter_map(RuleCheck::set_lookup).filter(move |_| !has_others)
     }
 
-    fn of_spans(slot: RuleSlot, spans: &[RangeSpan], rest: Option<Arc<RestOfRule>>) -> RangedRule {
-        let at = |i: usize| spans.get(i).copied().unwrap_or_default();
+    fn from_spans(slot: RuleSlot, spans: &[RangeSpan], rest: Option<Arc<RestOfRule>>) -> RangedRule {
+        let span = |i: usize| spans.get(i).copied().unwrap_or_default();
         RangedRule {
-            masks: std::array::from_fn(|i| at(i).mask),
-            starts: std::array::from_fn(|i| at(i).start),
-            lengths: std::array::from_fn(|i| at(i).length),
-            lanes: std::array::from_fn(|i| at(i).lane),
+            masks: std::array::from_fn(|i| span(i).mask),
+            starts: std::array::from_fn(|i| span(i).start),
+            lengths: std::array::from_fn(|i| span(i).length),
+            lanes: std::array::from_fn(|i| span(i).lane),
             slot,
             rest,
         }
     }
 
     /// A rule of [`RangedRule::bounds`], of which those that hold always are left out.
-    pub(super) fn of_bounds(
+    pub(super) fn from_bounds(
         slot: RuleSlot,
         bounds: impl Iterator<Item = (RangeField, u32, u32)>,
         rest: Option<Arc<RestOfRule>>,
     ) -> RangedRule {
         let spans = bounds.filter(|bounds| (bounds.1, bounds.2) != (0, u32::MAX));
         let span = |(RangeField { lane, mask }, start, length)| RangeSpan { lane, mask, start, length };
-        RangedRule::of_spans(slot, &spans.map(span).collect::<Vec<_>>(), rest)
+        RangedRule::from_spans(slot, &spans.map(span).collect::<Vec<_>>(), rest)
     }
 
     /// The fields of its ranges but those of the rest: each once.
@@ -211,14 +211,14 @@ impl RangedRule {
         let mut exact = true;
         for check in self.checks() {
             let set = match check {
-                RuleCheck::Set { from, ranges } => from.plain().map(|from| (from, ranges)),
+                RuleCheck::Set { extract, ranges } => extract.plain().map(|extract| (extract, ranges)),
                 _ => None,
             };
             let Some(((lane, shift, mask), ranges)) = set else {
                 exact = false;
                 continue;
             };
-            exact &= ranges.len() <= MOST_RANGES;
+            exact &= ranges.len() <= MAX_RANGES;
             each(RangeField { lane, mask: mask << shift }, &joined(ranges, mask));
         }
         exact
@@ -258,10 +258,10 @@ impl RestOfRule {
         self.checks.iter().any(RuleCheck::reads_beyond_key)
     }
 
-    /// What it asks sets.
+    /// Its set lookups.
     #[inline]
-    pub(crate) fn questions(&self) -> impl Iterator<Item = SetQuestion> {
-        self.checks.iter().filter_map(RuleCheck::question)
+    pub(crate) fn set_lookups(&self) -> impl Iterator<Item = SetLookup> {
+        self.checks.iter().filter_map(RuleCheck::set_lookup)
     }
 
     pub(crate) fn holds(&self, subject: &CheckedPacket<'_, '_>, options: &mut LazyOptions) -> bool {
@@ -271,19 +271,20 @@ impl RestOfRule {
 
     fn checks_hold(&self, subject: &CheckedPacket<'_, '_>, options: &mut LazyOptions) -> bool {
         self.checks.iter().all(|check| match check.about_options() {
-            true => check.holds_for(options.of(subject)),
+            true => check.holds_for(options.parsed(subject)),
             false => check.holds(subject),
         })
     }
 }
 
-/// Sorted ranges with the smallest gaps closed, so that there are at most [`MOST_RANGES`].
-fn joined(ranges: &[(u32, u32)], most: u32) -> Vec<(u32, u32)> {
-    let mut joined: Vec<_> = ranges.iter().filter(|r| r.0 <= most).map(|r| (r.0, r.1.min(most))).collect();
-    while joined.len() > MOST_RANGES {
+/// Sorted ranges with the smallest gaps closed, so that there are at most [`MAX_RANGES`].
+fn joined(ranges: &[(u32, u32)], max_value: u32) -> Vec<(u32, u32)> {
+    let mut joined: Vec<_> =
+        ranges.iter().filter(|r| r.0 <= max_value).map(|r| (r.0, r.1.min(max_value))).collect();
+    while joined.len() > MAX_RANGES {
         let gaps = joined.windows(2).map(|pair| pair[1].0 - pair[0].1);
-        let Some((at, _)) = gaps.enumerate().min_by_key(|gap| gap.1) else { break };
-        joined[at].1 = joined.remove(at + 1).1;
+        let Some((index, _)) = gaps.enumerate().min_by_key(|gap| gap.1) else { break };
+        joined[index].1 = joined.remove(index + 1).1;
     }
     joined
 }

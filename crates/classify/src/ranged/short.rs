@@ -2,10 +2,10 @@
 //!
 //! A list has the *shape* of the number of fields and groups that there is room for, and lists of one shape are searched one after the other:
 //! the same instructions for every one of them, whatever it holds. A field or group that it does not need holds always, or has no rules. The
-//! lines are those of [`FewRules`](super::FewRules).
+//! lines are those of [`SideBySideRules`](super::SideBySideRules).
 
-use super::few::{GROUP, RuleLine, fields_of, holding, lay_out, number_of, rules_of};
 use super::rule::{RangeField, RangedRule};
+use super::side_by_side::{GROUP, RuleLine, fields_of, holding, lay_out, number_of, rules_of};
 use mmb_base::{PersistentVec, prefetch};
 use mmb_packet::columns::Column;
 
@@ -22,13 +22,13 @@ impl ListShape {
     /// The number of shapes.
     pub(crate) const COUNT: usize = SHAPES.len();
     /// The most rules that any shape has room for.
-    pub(crate) const MOST_RULES: usize = {
-        let (mut most, mut at) = (0, 0);
+    pub(crate) const MAX_RULES: usize = {
+        let (mut max, mut at) = (0, 0);
         while at < SHAPES.len() {
-            most = if SHAPES[at].1 > most { SHAPES[at].1 } else { most };
+            max = if SHAPES[at].1 > max { SHAPES[at].1 } else { max };
             at += 1;
         }
-        most * GROUP
+        max * GROUP
     };
 
     /// The shape of this number, if it is one.
@@ -55,7 +55,7 @@ impl ListShape {
     }
 
     /// The shape of the fewest lines that has room for all rules; none if there is none, or if some rule has conditions that are no ranges.
-    pub(crate) fn of(rules: &[RangedRule]) -> Option<ListShape> {
+    pub(crate) fn for_rules(rules: &[RangedRule]) -> Option<ListShape> {
         if rules.iter().any(|rule| rule.rest().is_some()) {
             return None;
         }

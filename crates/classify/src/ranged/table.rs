@@ -25,20 +25,20 @@ pub(super) struct RangeTable {
 impl RangeTable {
     pub(super) fn new(field: RangeField, words: usize) -> RangeTable {
         let starts = vec![0];
-        let index = RangeIndex::new(&starts, field.most());
+        let index = RangeIndex::new(&starts, field.max_value());
         RangeTable { field, starts, index, rows: Rows::new(words), rules: 0 }
     }
 
     /// Enters that rule `bit` holds in sorted ranges only.
     pub(super) fn insert(&mut self, bit: usize, ranges: &[(u32, u32)]) {
         self.rules += 1;
-        let most = self.field.most();
+        let max_value = self.field.max_value();
         let mut free = Some(0);
         for &(first, last) in ranges {
             if let Some(from) = free.filter(|&from| from < first) {
                 self.rule_out(bit, from, first);
             }
-            free = last.checked_add(1).filter(|&next| next <= most);
+            free = last.checked_add(1).filter(|&next| next <= max_value);
             if let Some(next) = free {
                 self.start(next);
             }
@@ -47,11 +47,11 @@ impl RangeTable {
             let row = self.start(from);
             self.rows.put(row..self.starts.len(), bit, true);
         }
-        self.index = RangeIndex::new(&self.starts, most);
+        self.index = RangeIndex::new(&self.starts, max_value);
     }
 
-    fn rule_out(&mut self, bit: usize, from: u32, end: u32) {
-        let (row, end) = (self.start(from), self.start(end));
+    fn rule_out(&mut self, bit: usize, start: u32, end: u32) {
+        let (row, end) = (self.start(start), self.start(end));
         self.rows.put(row..end, bit, true);
     }
 
@@ -77,7 +77,7 @@ impl RangeTable {
                 self.rows.remove(row);
             }
         }
-        self.index = RangeIndex::new(&self.starts, self.field.most());
+        self.index = RangeIndex::new(&self.starts, self.field.max_value());
         self.rules == 0
     }
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::VECTOR;
 use crate::check::{OptionTest, RuleCheck};
 use crate::names::SetTable;
-use crate::set_question::{AskedSets, SetAnswers};
+use crate::set_lookup::{SetContext, SetResults};
 use mmb_base::Id;
 use mmb_base::simd::Kernel;
 use mmb_packet::columns::Column;
@@ -25,23 +25,23 @@ const FIELDS: [(u16, u8); 9] =
 
 /// Numbers of a field of a width: its ends, one cluster, and anything.
 fn number(width: u8) -> BoxedStrategy<u128> {
-    let most = ones(width);
-    let near = |number: u128| number.min(most);
+    let max = ones(width);
+    let near = |number: u128| number.min(max);
     prop_oneof![
-        2 => select(vec![0, near(1), near(63), near(64), near(255), near(256), most / 2, most - 1, most]),
-        3 => (0..=near(40)).prop_map(move |n| (most / 3 + n).min(most)),
-        2 => 0..=most,
+        2 => select(vec![0, near(1), near(63), near(64), near(255), near(256), max / 2, max - 1, max]),
+        3 => (0..=near(40)).prop_map(move |n| (max / 3 + n).min(max)),
+        2 => 0..=max,
     ]
     .boxed()
 }
 
 /// A check of a number; `unless` and all kinds of bounds included.
-fn ranges(most: usize) -> BoxedStrategy<RuleCheck> {
+fn ranges(max: usize) -> BoxedStrategy<RuleCheck> {
     let field = select(FIELDS.to_vec());
     let unless = prop_oneof![9 => Just(0), 1 => Just(flags::VLAN_TAGGED)];
     (field, unless, any::<bool>())
         .prop_flat_map(move |((bit, width), unless, outside)| {
-            vec((number(width), number(width)), 1..=most).prop_map(move |pairs| {
+            vec((number(width), number(width)), 1..=max).prop_map(move |pairs| {
                 let pairs = pairs.into_iter().map(|(a, b)| (a.min(b), a.max(b)));
                 let bounds: Intervals = pairs.collect();
                 let bounds = if outside { bounds.complement(ones(width)) } else { bounds };
@@ -56,8 +56,8 @@ fn other() -> BoxedStrategy<RuleCheck> {
     let address = (number(128), number(128))
         .prop_map(|(a, b)| RuleCheck::number(384, 128, &Intervals::range(a.min(b), a.max(b)), 0));
     let payload = (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(ip, empty, begins)| {
-        let of = if ip { Payload::Ip } else { Payload::Transport };
-        RuleCheck::Payload { of, prefixes: Box::new([Box::new([b'a'])]), empty, begins }
+        let field = if ip { Payload::Ip } else { Payload::Transport };
+        RuleCheck::Payload { field, prefixes: Box::new([Box::new([b'a'])]), empty, begins }
     });
     prop_oneof![address, payload].boxed()
 }
@@ -90,11 +90,11 @@ enum Change {
 }
 
 /// Many rules come, and in the end most of them go, or all.
-fn changes(most: usize) -> BoxedStrategy<Vec<Change>> {
+fn changes(max: usize) -> BoxedStrategy<Vec<Change>> {
     let insert = || checks().prop_map(Change::Insert).boxed();
     let remove = || any::<prop::sample::Index>().prop_map(Change::Remove).boxed();
-    let grow = vec(prop_oneof![9 => insert(), 1 => remove()], 0..most);
-    let shrink = vec(prop_oneof![1 => insert(), 9 => remove()], 0..most);
+    let grow = vec(prop_oneof![9 => insert(), 1 => remove()], 0..max);
+    let shrink = vec(prop_oneof![1 => insert(), 9 => remove()], 0..max);
     (grow, shrink).prop_map(|(grow, shrink)| [grow, shrink].concat()).boxed()
 }
 
@@ -141,7 +141,7 @@ struct World<'b> {
     lanes: Vec<Column>,
     packets: Vec<Packet<'b>>,
     layouts: Vec<Layout>,
-    sets: (SetTable, SetAnswers),
+    sets: (SetTable, SetResults),
 }
 
 impl<'b> World<'b> {
@@ -159,7 +159,7 @@ impl<'b> World<'b> {
     fn subject(&self, key: u8) -> CheckedPacket<'_, 'b> {
         let at = usize::from(key) % self.packets.len();
         let World { lanes, packets, layouts, sets } = self;
-        let sets = AskedSets { table: &sets.0, answers: &sets.1 };
+        let sets = SetContext { table: &sets.0, results: &sets.1 };
         CheckedPacket { lanes, key, packet: &packets[at], layout: &layouts[at], sets }
     }
 }
@@ -167,13 +167,13 @@ impl<'b> World<'b> {
 fn holds(checks: &[RuleCheck], subject: &CheckedPacket<'_, '_>) -> bool {
     let mut options = LazyOptions::default();
     checks.iter().all(|check| {
-        if check.about_options() { check.holds_for(options.of(subject)) } else { check.holds(subject) }
+        if check.about_options() { check.holds_for(options.parsed(subject)) } else { check.holds(subject) }
     })
 }
 
 /// The groups of rules side by side whose ranges hold for some keys, and each rule evaluated by itself, as parts of a kernel.
 struct Spans<'a> {
-    few: &'a FewRules,
+    side_by_side: &'a SideBySideRules,
     lanes: &'a [Column],
     keys: &'a [u8],
     groups: &'a mut Vec<(u8, RuleSlot)>,
@@ -183,9 +183,9 @@ struct Spans<'a> {
 impl Kernel for Spans<'_> {
     #[inline(always)]
     fn run(self) {
-        let rules = self.few.rules();
+        let rules = self.side_by_side.rules();
         for &key in self.keys {
-            self.few.find(self.lanes, key, |hits| {
+            self.side_by_side.find(self.lanes, key, |hits| {
                 let holding = (0..8).filter(|at| hits.bits >> at & 1 == 1);
                 self.groups
                     .extend(holding.map(|at| (key, RuleSlot::new(hits.slots[at]).expect("it has a rule"))));
@@ -202,10 +202,10 @@ fn found(ranged: &Ranged, keys: usize, world: &World<'_>) -> Vec<Vec<RuleSlot>> 
     let numbers: Vec<u8> = (0..keys as u8).collect();
     let mut options = LazyOptions::default();
     let mut found_by = |level: SimdLevel| {
-        if let Some(few) = ranged.few() {
+        if let Some(side_by_side) = ranged.side_by_side() {
             let (mut groups, mut singles) = (Vec::new(), Vec::new());
             let (groups, singles) = (&mut groups, &mut singles);
-            level.run(Spans { few, lanes: &world.lanes, keys: &numbers, groups, singles });
+            level.run(Spans { side_by_side, lanes: &world.lanes, keys: &numbers, groups, singles });
             assert_eq!(groups, singles, "side by side as alone");
         }
         let (mut all, mut one) = (vec![Vec::new(); keys], vec![Vec::new(); keys]);

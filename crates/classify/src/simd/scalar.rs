@@ -22,8 +22,8 @@ pub(super) fn hash(lanes: &[Column], len: usize, terms: &[Term], seeds: &Seeds, 
         let mut sums = [0u64; BLOCK];
         let seeds_of = |pair: usize| (seeds.terms[2 * pair], seeds.terms[2 * pair + 1]);
         let (pairs, rest) = terms.as_chunks::<2>();
-        for (at, [left, right]) in pairs.iter().enumerate().take(Seeds::TERMS / 2) {
-            let (left, right) = (word(left, seeds_of(at).0), word(right, seeds_of(at).1));
+        for (index, [left, right]) in pairs.iter().enumerate().take(Seeds::TERMS / 2) {
+            let (left, right) = (word(left, seeds_of(index).0), word(right, seeds_of(index).1));
             for i in 0..BLOCK {
                 sums[i] = sums[i].wrapping_add(u64::from(left[i]) * u64::from(right[i]));
             }
@@ -55,10 +55,10 @@ pub(super) fn hash_one(seeds: &Seeds, mut masked: impl Iterator<Item = u32>) -> 
 /// Both halves of the folded sum, since neither end of it alone is even, stirred once more, since keys that follow each
 /// other would lie in rows, as the hash; of the sum's middle bits three bits of a filter word.
 #[inline(always)]
-fn fold(sum: u64, by: [u32; 2]) -> (u32, u32) {
+fn fold(sum: u64, factors: [u32; 2]) -> (u32, u32) {
     let mixed = (sum & 0xffff_ffff)
-        .wrapping_mul(u64::from(by[0]))
-        .wrapping_add((sum >> 32).wrapping_mul(u64::from(by[1])));
+        .wrapping_mul(u64::from(factors[0]))
+        .wrapping_add((sum >> 32).wrapping_mul(u64::from(factors[1])));
     let middle = (mixed >> 12) as u32;
     let mark = |shift: u32| 1u32 << (middle >> shift & 31);
     let hash = (mixed >> 32) as u32 ^ mixed as u32;

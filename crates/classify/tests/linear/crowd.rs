@@ -80,7 +80,7 @@ proptest! {
             check(&index, &all, &arrivals);
         }
         all.drain(..).for_each(|(slot, rule)| index.remove(slot, &rule));
-        prop_assert!(index.tables().is_empty() && index.classifier().most_matches() == 0);
+        prop_assert!(index.tables().is_empty() && index.classifier().max_matches() == 0);
     }
 }
 

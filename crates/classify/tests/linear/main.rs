@@ -153,7 +153,7 @@ proptest! {
             index.remove(slot, &rule);
         }
         prop_assert_eq!(world.found(&index.classifier()), world.expected(&[]));
-        prop_assert!(index.tables().is_empty() && index.classifier().most_matches() == 0);
+        prop_assert!(index.tables().is_empty() && index.classifier().max_matches() == 0);
     }
 }
 

@@ -278,7 +278,7 @@ impl<'a, 'b> World<'a, 'b> {
         find: impl FnOnce(&mut VectorKeys, &mut Scratch),
     ) -> Vec<Vec<RuleSlot>> {
         let (mut keys, mut scratch) = (VectorKeys::default(), Scratch::default());
-        scratch.fit(classifier.most_matches());
+        scratch.fit(classifier.max_matches());
         let mut layouts = [Layout::default(); VECTOR];
         keys.take(0, self.packets);
         keys.parse(ParseVector {
@@ -299,7 +299,7 @@ impl<'a, 'b> World<'a, 'b> {
         let matched: Vec<usize> = scratch.matched().iter().map(|&at| usize::from(at)).collect();
         let not_empty: Vec<usize> = (0..found.len()).filter(|&at| !found[at].is_empty()).collect();
         assert_eq!(matched, not_empty);
-        assert!(found.iter().all(|found| found.len() <= classifier.most_matches()));
+        assert!(found.iter().all(|found| found.len() <= classifier.max_matches()));
         assert!(
             found.iter().flatten().all(|slot| slot.mark() == mark(slot.number())),
             "slots keep their marks"

@@ -142,9 +142,11 @@ pub(super) fn summary(screen: &mut Screen<'_>, line: &StreamSummaryLine) {
         }
     }
     row(line.unfit, "connections with stream rules that pass, since they cannot be followed".to_owned());
-    let (memory, most) =
-        line.workers.iter().fold((0, 0), |(now, most), of| (now + of.memory, most + of.memory_max));
-    row(memory, format!("bytes of memory in use, of {most} (`stream memory`)"));
+    let (memory, memory_max) = line
+        .workers
+        .iter()
+        .fold((0, 0), |(now, memory_max), of| (now + of.memory, memory_max + of.memory_max));
+    row(memory, format!("bytes of memory in use, of {memory_max} (`stream memory`)"));
     for (count, label) in [
         (line.kept, "bytes that are not acknowledged"),
         (line.waiting, "bytes behind holes"),

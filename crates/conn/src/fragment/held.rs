@@ -12,7 +12,7 @@
 //! is held for too long is dropped ([`HeldFragments::age`]). [`HeldFragments::prepare`] allocates the rings
 //! once; nothing else here allocates. Each worker owns its [`HeldFragments`].
 
-use super::key::{FragmentDrop, FragmentKey, PIECES};
+use super::key::{FragmentDrop, FragmentKey, MAX_FRAGMENTS};
 use crate::Tuple;
 use crate::hash::TupleHasher;
 use hashbrown::HashTable;
@@ -23,7 +23,7 @@ use mmb_random::Seed;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Released<'h> {
     /// The slot that [`HeldFragments::hold`] returned for it.
-    pub place: u16,
+    pub slot: u16,
     /// The port on which it arrived.
     pub port: PortId,
     /// Its link header type.
@@ -35,10 +35,10 @@ pub struct Released<'h> {
 /// Numbers of held packets that were dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeldLosses {
-    /// Packets that became too old, or that [`HeldFragments::give_up`] dropped.
+    /// Packets that became too old, or that [`HeldFragments::drop_all`] dropped.
     pub aged: u64,
     /// Packets that were evicted for newer ones.
-    pub crowded_out: u64,
+    pub evicted: u64,
 }
 
 /// A held packet.
@@ -46,18 +46,18 @@ pub struct HeldLosses {
 struct HeldRecord {
     key: Tuple,
     /// Whether the slot contains a packet, which waits or is released.
-    is_there: bool,
+    is_occupied: bool,
     port: PortId,
     link: LinkType,
     /// The offset of its bytes.
-    at: usize,
+    offset: usize,
     len: usize,
-    came_ms: u64,
+    arrived_ms: u64,
     /// The slot of the next packet of its datagram.
     next: u16,
     /// In the oldest packet of a datagram: the slot of the youngest, and the number of packets.
     last: u16,
-    pieces: u16,
+    fragments: u16,
 }
 
 /// No slot.
@@ -66,17 +66,17 @@ const NONE: u16 = u16::MAX;
 /// Slots per word of `ready`.
 const BITS: usize = u64::BITS as usize;
 
-/// A slice of `many` copies of a value. `None` if there is no memory.
-fn filled<T: Clone>(value: T, many: usize) -> Option<Box<[T]>> {
+/// A slice of `count` copies of a value. `None` if there is no memory.
+fn filled<T: Clone>(value: T, count: usize) -> Option<Box<[T]>> {
     let mut all = Vec::new();
-    all.try_reserve_exact(many).ok()?;
-    all.resize(many, value);
+    all.try_reserve_exact(count).ok()?;
+    all.resize(count, value);
     Some(all.into())
 }
 
 /// The bit of a slot in its word.
-fn bit(place: u16) -> u64 {
-    1 << (usize::from(place) % BITS)
+fn bit(slot: u16) -> u64 {
+    1 << (usize::from(slot) % BITS)
 }
 
 /// The held fragments of a worker.
@@ -84,8 +84,8 @@ pub struct HeldFragments {
     hasher: TupleHasher,
     max_age_ms: u64,
     /// The configured number of slots, and of bytes in the ring.
-    places: u16,
-    room: usize,
+    slots: u16,
+    max_bytes: usize,
     records: Box<[HeldRecord]>,
     bytes: Box<[u8]>,
     /// The numbers of the oldest record and of the next one. A record's slot is its number modulo the number
@@ -105,14 +105,14 @@ pub struct HeldFragments {
 }
 
 impl HeldFragments {
-    /// Holds at most `places` packets (65,534 or fewer) of `room` bytes in total, each for `max_age_ms`.
+    /// Holds at most `slots` packets (65,534 or fewer) of `max_bytes` bytes in total, each for `max_age_ms`.
     /// Nothing is held before [`HeldFragments::prepare`].
-    pub fn new(seed: Seed, max_age_ms: u64, places: u16, room: usize) -> HeldFragments {
+    pub fn new(seed: Seed, max_age_ms: u64, slots: u16, max_bytes: usize) -> HeldFragments {
         HeldFragments {
             hasher: TupleHasher::new(seed),
             max_age_ms,
-            places: places.clamp(1, NONE - 1),
-            room,
+            slots: slots.clamp(1, NONE - 1),
+            max_bytes,
             records: Box::default(),
             bytes: Box::default(),
             oldest: 0,
@@ -127,8 +127,8 @@ impl HeldFragments {
     }
 
     /// Lowers the limits of [`HeldFragments::new`]. Must be called before [`HeldFragments::prepare`].
-    pub fn limit(&mut self, places: u16, room: usize) {
-        (self.places, self.room) = (self.places.min(places.max(1)), self.room.min(room));
+    pub fn limit(&mut self, slots: u16, max_bytes: usize) {
+        (self.slots, self.max_bytes) = (self.slots.min(slots.max(1)), self.max_bytes.min(max_bytes));
     }
 
     /// Allocates the rings, once. If there is no memory, the next call tries again, and nothing is held until
@@ -137,24 +137,24 @@ impl HeldFragments {
         if !self.records.is_empty() {
             return;
         }
-        let nobody = HeldRecord {
+        let empty = HeldRecord {
             key: Tuple::default(),
-            is_there: false,
+            is_occupied: false,
             port: PortId(0),
             link: LinkType::Ethernet,
-            at: 0,
+            offset: 0,
             len: 0,
-            came_ms: 0,
+            arrived_ms: 0,
             next: NONE,
             last: NONE,
-            pieces: 0,
+            fragments: 0,
         };
-        let places = usize::from(self.places);
+        let slots = usize::from(self.slots);
         let mut datagrams = HashTable::new();
         let (records, bytes, ready) =
-            (filled(nobody, places), filled(0, self.room), filled(0, places.div_ceil(BITS)));
+            (filled(empty, slots), filled(0, self.max_bytes), filled(0, slots.div_ceil(BITS)));
         // A table that is at most half full removes its tombstones without growing.
-        let reserved = datagrams.try_reserve(2 * places, |_| 0).is_ok();
+        let reserved = datagrams.try_reserve(2 * slots, |_| 0).is_ok();
         if let (Some(records), Some(bytes), Some(ready), true) = (records, bytes, ready, reserved) {
             (self.records, self.bytes, self.ready, self.datagrams) = (records, bytes, ready, datagrams);
         }
@@ -194,30 +194,31 @@ impl HeldFragments {
             return Err(FragmentDrop::NoRoom);
         }
         let hash = self.hasher.hash(&key);
-        let known = self.datagrams.find(hash, |place| self.records[usize::from(*place)].key == key);
-        if known.is_some_and(|place| usize::from(self.records[usize::from(*place)].pieces) >= PIECES) {
+        let known = self.datagrams.find(hash, |slot| self.records[usize::from(*slot)].key == key);
+        if known.is_some_and(|slot| usize::from(self.records[usize::from(*slot)].fragments) >= MAX_FRAGMENTS)
+        {
             return Err(FragmentDrop::TooMany);
         }
-        let at = self.make_room(bytes.len());
-        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
-        self.end = at + bytes.len();
-        let place = self.place(self.next);
+        let offset = self.make_room(bytes.len());
+        self.bytes[offset..offset + bytes.len()].copy_from_slice(bytes);
+        self.end = offset + bytes.len();
+        let slot = self.slot(self.next);
         self.next += 1;
         self.waiting += 1;
-        self.records[usize::from(place)] = HeldRecord {
+        self.records[usize::from(slot)] = HeldRecord {
             key,
-            is_there: true,
+            is_occupied: true,
             port: packet.port,
             link: packet.link,
-            at,
+            offset,
             len: bytes.len(),
-            came_ms: now_ms,
+            arrived_ms: now_ms,
             next: NONE,
-            last: place,
-            pieces: 1,
+            last: slot,
+            fragments: 1,
         };
-        self.join(hash, place);
-        Ok(place)
+        self.join(hash, slot);
+        Ok(slot)
     }
 
     /// Releases the packets of a datagram whose first fragment has arrived.
@@ -226,13 +227,13 @@ impl HeldFragments {
             return;
         }
         let key = key.packed();
-        let same = |place: &u16| self.records[usize::from(*place)].key == key;
+        let same = |slot: &u16| self.records[usize::from(*slot)].key == key;
         let Ok(entry) = self.datagrams.find_entry(self.hasher.hash(&key), same) else { return };
-        let (mut place, _) = entry.remove();
-        while let Some(record) = self.records.get(usize::from(place)) {
-            self.ready[usize::from(place) / BITS] |= bit(place);
+        let (mut slot, _) = entry.remove();
+        while let Some(record) = self.records.get(usize::from(slot)) {
+            self.ready[usize::from(slot) / BITS] |= bit(slot);
             (self.waiting, self.released) = (self.waiting - 1, self.released + 1);
-            place = record.next;
+            slot = record.next;
         }
     }
 
@@ -240,9 +241,9 @@ impl HeldFragments {
     pub fn release_all(&mut self) {
         self.datagrams.clear();
         for number in self.oldest..self.next {
-            let place = self.place(number);
-            if self.records[usize::from(place)].is_there {
-                self.ready[usize::from(place) / BITS] |= bit(place);
+            let slot = self.slot(number);
+            if self.records[usize::from(slot)].is_occupied {
+                self.ready[usize::from(slot) / BITS] |= bit(slot);
             }
         }
         (self.released, self.waiting) = (self.len(), 0);
@@ -254,20 +255,20 @@ impl HeldFragments {
         if self.released == 0 {
             return false;
         }
-        let Some(place) = self.first_ready() else { return false };
-        let record = &mut self.records[usize::from(place)];
-        record.is_there = false;
-        let HeldRecord { port, link, at, len, .. } = *record;
-        out(Released { place, port, link, bytes: &self.bytes[at..at + len] });
-        self.ready[usize::from(place) / BITS] &= !bit(place);
+        let Some(slot) = self.first_ready() else { return false };
+        let record = &mut self.records[usize::from(slot)];
+        record.is_occupied = false;
+        let HeldRecord { port, link, offset, len, .. } = *record;
+        out(Released { slot, port, link, bytes: &self.bytes[offset..offset + len] });
+        self.ready[usize::from(slot) / BITS] &= !bit(slot);
         self.released -= 1;
-        self.let_go();
+        self.advance_oldest();
         true
     }
 
     /// The slot of the oldest released packet.
     fn first_ready(&self) -> Option<u16> {
-        let from = self.place(self.oldest);
+        let from = self.slot(self.oldest);
         let start = usize::from(from) / BITS;
         let younger = !(bit(from) - 1);
         // Scans the whole ring. Slots before `from` in its own word are the youngest, so that word is scanned
@@ -285,7 +286,7 @@ impl HeldFragments {
     pub fn age(&mut self, now_ms: u64) {
         while !self.is_empty() {
             let (oldest, max_age_ms) = (self.oldest, self.max_age_ms);
-            if now_ms.saturating_sub(self.record(oldest).came_ms) <= max_age_ms {
+            if now_ms.saturating_sub(self.record(oldest).arrived_ms) <= max_age_ms {
                 break;
             }
             self.losses.aged += 1;
@@ -294,20 +295,20 @@ impl HeldFragments {
     }
 
     /// Drops all packets, for a caller that expects no more fragments.
-    pub fn give_up(&mut self) {
+    pub fn drop_all(&mut self) {
         while !self.is_empty() {
             self.losses.aged += 1;
             self.drop_oldest();
         }
     }
 
-    fn place(&self, number: u64) -> u16 {
-        (number % u64::from(self.places)) as u16
+    fn slot(&self, number: u64) -> u16 {
+        (number % u64::from(self.slots)) as u16
     }
 
     fn record(&mut self, number: u64) -> &mut HeldRecord {
-        let place = self.place(number);
-        &mut self.records[usize::from(place)]
+        let slot = self.slot(number);
+        &mut self.records[usize::from(slot)]
     }
 
     /// The offset of `len` free bytes. Evicts the oldest packets if necessary.
@@ -317,8 +318,8 @@ impl HeldFragments {
                 return 0;
             }
             let (oldest, end) = (self.oldest, self.end);
-            let begin = self.record(oldest).at;
-            let is_free = self.next - self.oldest < u64::from(self.places);
+            let begin = self.record(oldest).offset;
+            let is_free = self.next - self.oldest < u64::from(self.slots);
             // The free range is from `end` to `begin`, across the end of the ring. It is empty if both are
             // equal.
             match end > begin {
@@ -326,7 +327,7 @@ impl HeldFragments {
                 true if is_free && len <= begin => return 0,
                 false if is_free && end + len <= begin => return end,
                 _ => {
-                    self.losses.crowded_out += 1;
+                    self.losses.evicted += 1;
                     self.drop_oldest();
                 }
             }
@@ -334,51 +335,50 @@ impl HeldFragments {
     }
 
     /// Appends a new packet to those of its datagram.
-    fn join(&mut self, hash: u64, place: u16) {
+    fn join(&mut self, hash: u64, slot: u16) {
         let (records, hasher) = (&mut self.records, &self.hasher);
-        let key = records[usize::from(place)].key;
+        let key = records[usize::from(slot)].key;
         match self.datagrams.find(hash, |other| records[usize::from(*other)].key == key) {
             Some(&first) => {
                 let first = &mut records[usize::from(first)];
-                let last = std::mem::replace(&mut first.last, place);
-                first.pieces += 1;
-                records[usize::from(last)].next = place;
+                let last = std::mem::replace(&mut first.last, slot);
+                first.fragments += 1;
+                records[usize::from(last)].next = slot;
             }
             None => {
                 self.datagrams
-                    .insert_unique(hash, place, |place| hasher.hash(&records[usize::from(*place)].key));
+                    .insert_unique(hash, slot, |slot| hasher.hash(&records[usize::from(*slot)].key));
             }
         }
     }
 
     /// Drops the oldest held packet, which is also the oldest of its datagram.
     fn drop_oldest(&mut self) {
-        let place = self.place(self.oldest);
-        let HeldRecord { key, next, last, pieces, .. } = self.records[usize::from(place)];
-        self.records[usize::from(place)].is_there = false;
-        let ready = &mut self.ready[usize::from(place) / BITS];
-        if *ready & bit(place) != 0 {
-            *ready &= !bit(place);
+        let slot = self.slot(self.oldest);
+        let HeldRecord { key, next, last, fragments, .. } = self.records[usize::from(slot)];
+        self.records[usize::from(slot)].is_occupied = false;
+        let ready = &mut self.ready[usize::from(slot) / BITS];
+        if *ready & bit(slot) != 0 {
+            *ready &= !bit(slot);
             self.released -= 1;
         } else {
             self.waiting -= 1;
-            if let Ok(mut entry) = self.datagrams.find_entry(self.hasher.hash(&key), |other| *other == place)
-            {
+            if let Ok(mut entry) = self.datagrams.find_entry(self.hasher.hash(&key), |other| *other == slot) {
                 match self.records.get_mut(usize::from(next)) {
                     Some(second) => {
-                        (second.last, second.pieces) = (last, pieces - 1);
+                        (second.last, second.fragments) = (last, fragments - 1);
                         *entry.get_mut() = next;
                     }
                     None => _ = entry.remove(),
                 }
             }
         }
-        self.let_go();
+        self.advance_oldest();
     }
 
     /// Advances `oldest` past records without a packet.
-    fn let_go(&mut self) {
-        while self.oldest < self.next && !self.record(self.oldest).is_there {
+    fn advance_oldest(&mut self) {
+        while self.oldest < self.next && !self.record(self.oldest).is_occupied {
             self.oldest += 1;
         }
     }

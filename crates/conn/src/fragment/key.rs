@@ -66,4 +66,4 @@ pub enum FragmentDrop {
 /// The maximum number of fragments of one datagram. A datagram of 64 KiB takes only 120 fragments of 576
 /// bytes, which every host accepts. In the smallest fragments that an IPv4 link must carry, it would take
 /// 1,400.
-pub(super) const PIECES: usize = 128;
+pub(super) const MAX_FRAGMENTS: usize = 128;

@@ -13,7 +13,7 @@ const fn head(ports: [u16; 2]) -> DatagramHead {
 
 fn of(later: LaterFragment) -> Option<DatagramHead> {
     match later {
-        LaterFragment::Of(head, _) => Some(head),
+        LaterFragment::Known(head, _) => Some(head),
         LaterFragment::Unknown | LaterFragment::Drop(_) => None,
     }
 }
@@ -45,11 +45,11 @@ fn begun() -> FragmentTable {
 fn a_datagram_is_complete_once_all_of_it_was_seen() {
     for seq in [None, Some(77)] {
         let mut fragments = begun();
-        seq.into_iter().for_each(|seq| fragments.note_seq(&key(1), seq));
-        assert_eq!(fragments.later(1, key(1), 2960, 100, true), LaterFragment::Of(HEAD, None));
+        seq.into_iter().for_each(|seq| fragments.record_seq(&key(1), seq));
+        assert_eq!(fragments.later(1, key(1), 2960, 100, true), LaterFragment::Known(HEAD, None));
         let complete = Complete { len: 3060, seq };
-        assert_eq!(fragments.later(2, key(1), 1480, 1480, false), LaterFragment::Of(HEAD, Some(complete)));
-        fragments.note_seq(&key(1), 78);
+        assert_eq!(fragments.later(2, key(1), 1480, 1480, false), LaterFragment::Known(HEAD, Some(complete)));
+        fragments.record_seq(&key(1), 78);
         assert!(fragments.is_empty());
     }
 }
@@ -171,7 +171,7 @@ fn tiny_fragments_are_refused() {
 #[test]
 fn a_datagram_in_too_many_pieces_goes_no_further() {
     let mut fragments = begun();
-    for piece in 1..PIECES as u32 {
+    for piece in 1..MAX_FRAGMENTS as u32 {
         assert_eq!(of(fragments.later(1, key(1), 1480 + piece * 16, 8, false)), Some(HEAD));
     }
     assert_eq!(fragments.later(1, key(1), 8000, 8, false), LaterFragment::Drop(FragmentDrop::TooMany));

@@ -7,10 +7,10 @@ use std::collections::HashMap;
 impl TupleIndex {
     /// Checks the invariants of every segment.
     fn check(&self) {
-        for (number, about) in self.about.iter().enumerate() {
+        for (number, info) in self.segment_info.iter().enumerate() {
             let buckets = &self.segment(number as u32).buckets;
             let full = |bucket: &IndexBucket| bucket.entries.iter().filter(|entry| **entry != EMPTY).count();
-            assert_eq!(buckets.iter().map(full).sum::<usize>(), usize::from(about.entries));
+            assert_eq!(buckets.iter().map(full).sum::<usize>(), usize::from(info.entries));
             let mut overflowed = [0; BUCKETS];
             for (at, bucket) in buckets.iter().enumerate() {
                 for way in (0..WAYS).filter(|way| bucket.is_in_second(*way)) {
@@ -20,7 +20,7 @@ impl TupleIndex {
             }
             assert!(buckets.iter().zip(overflowed).all(|(bucket, count)| bucket.overflowed() == count));
             let places = self.directory.iter().filter(|segment| **segment == number as u32).count();
-            assert_eq!(places, 1 << (self.depth - about.depth), "each segment has its part of the directory");
+            assert_eq!(places, 1 << (self.depth - info.depth), "each segment has its part of the directory");
         }
     }
 }
@@ -64,7 +64,7 @@ fn the_other_bucket_of_the_other_is_the_first() {
 fn segments_are_split_while_few_entries_are_in_their_second_bucket() {
     let mut index = TupleIndex::new();
     let mut entries = FIRST;
-    while index.about.len() < 65 {
+    while index.segment_info.len() < 65 {
         index.insert(spread(entries), entries, &Hashed(spread)).unwrap();
         entries += 1;
     }
@@ -83,16 +83,16 @@ fn segments_are_not_split_all_at_once() {
     let mut index = TupleIndex::new();
     let mut splits = Vec::new();
     for entry in FIRST..200_000 {
-        let before = index.about.len();
+        let before = index.segment_info.len();
         index.insert(spread(entry), entry, &Hashed(spread)).unwrap();
-        if index.about.len() > before {
+        if index.segment_info.len() > before {
             splits.push(entry);
         }
     }
     // Within a hundredth of the time, fewer than a tenth of a generation's segments are split.
-    let most = (0..splits.len())
+    let counts = (0..splits.len())
         .map(|at| splits[at..].iter().take_while(|later| **later - splits[at] < 2000).count());
-    assert!(splits.len() > 300 && most.max() < Some(30), "{} splits", splits.len());
+    assert!(splits.len() > 300 && counts.max() < Some(30), "{} splits", splits.len());
 }
 
 #[test]
@@ -104,13 +104,13 @@ fn a_directory_does_not_grow_for_hashes_that_choose_one_segment() {
         kept += 1;
         assert!(kept < 100_000);
     }
-    assert!(index.directory.len() <= 32 * index.about.len(), "{}", index.directory.len());
+    assert!(index.directory.len() <= 32 * index.segment_info.len(), "{}", index.directory.len());
     index.check();
     for entry in FIRST..kept {
         assert_eq!(index.find(alike(entry), |other| other == entry), Some(entry));
         index.remove(alike(entry), entry);
     }
-    assert!(index.stash.is_empty() && index.about.iter().all(|about| about.entries == 0));
+    assert!(index.stash.is_empty() && index.segment_info.iter().all(|info| info.entries == 0));
 }
 
 proptest! {

@@ -16,8 +16,8 @@ pub struct ValueSet(Arc<ValueSetInner>);
 #[derive(Debug)]
 struct ValueSetInner {
     ranges: Intervals,
-    /// The number of values before each range.
-    before: Vec<u64>,
+    /// The index of each range's first value.
+    first_indices: Vec<u64>,
     len: u64,
     /// A hash of the ranges and weights. Most comparisons and lookups of large sets need only this number.
     fingerprint: u64,
@@ -58,9 +58,9 @@ impl ValueSet {
     fn build(ranges: Vec<(u128, u128)>, weights: impl FnOnce(&Intervals) -> Option<Weights>) -> ValueSet {
         let ranges: Intervals = ranges.into_iter().filter(|(low, high)| low <= high).collect();
         let mut len = 0_u64;
-        let mut before = Vec::with_capacity(ranges.as_slice().len());
+        let mut first_indices = Vec::with_capacity(ranges.as_slice().len());
         for (low, high) in ranges.as_slice() {
-            before.push(len);
+            first_indices.push(len);
             let size = u64::try_from(high - low).unwrap_or(u64::MAX).saturating_add(1);
             len = len.saturating_add(size).min(1 << 63);
         }
@@ -70,7 +70,7 @@ impl ValueSet {
         ValueSet(Arc::new(ValueSetInner {
             weights,
             ranges,
-            before,
+            first_indices,
             len,
             fingerprint: hasher.finish(),
             maglev: OnceLock::new(),
@@ -89,8 +89,8 @@ impl ValueSet {
 
     /// The value with this index. `index` must be below [`ValueSet::len`].
     pub fn nth(&self, index: u64) -> u128 {
-        let range = self.0.before.partition_point(|before| *before <= index) - 1;
-        self.0.ranges.as_slice()[range].0 + u128::from(index - self.0.before[range])
+        let range = self.0.first_indices.partition_point(|first| *first <= index) - 1;
+        self.0.ranges.as_slice()[range].0 + u128::from(index - self.0.first_indices[range])
     }
 
     /// The index of a value.
@@ -99,7 +99,7 @@ impl ValueSet {
         let range = ranges.partition_point(|(low, _)| *low <= value).checked_sub(1)?;
         let (low, high) = ranges[range];
         let offset = u64::try_from(value - low).ok().filter(|_| value <= high)?;
-        self.0.before[range].checked_add(offset).filter(|index| *index < self.0.len)
+        self.0.first_indices[range].checked_add(offset).filter(|index| *index < self.0.len)
     }
 
     /// The smallest and the largest value, if there is any.

@@ -16,14 +16,14 @@ pub(super) struct AvailableIndices {
     available: u64,
     len: u64,
     /// The index at a position, and the position of an index, if displaced.
-    at: HashMap<u64, u64>,
-    position: HashMap<u64, u64>,
+    indices: HashMap<u64, u64>,
+    positions: HashMap<u64, u64>,
 }
 
 impl AvailableIndices {
     /// A set of `len` indices, all available.
     pub(super) fn new(len: u64) -> AvailableIndices {
-        AvailableIndices { available: len, len, at: HashMap::new(), position: HashMap::new() }
+        AvailableIndices { available: len, len, indices: HashMap::new(), positions: HashMap::new() }
     }
 
     /// Number of available indices.
@@ -38,7 +38,7 @@ impl AvailableIndices {
 
     /// The available index with this rank. Each `rank` below [`AvailableIndices::count`] has another index.
     pub(super) fn nth(&self, rank: u64) -> u64 {
-        self.at.get(&rank).copied().unwrap_or(rank)
+        self.indices.get(&rank).copied().unwrap_or(rank)
     }
 
     /// Whether an index is not removed.
@@ -53,7 +53,8 @@ impl AvailableIndices {
         // Each removal displaces at most two positions. A table that is at most half full removes its
         // tombstones without growing.
         let room = |table: &HashMap<u64, u64>| table.len() + 2 * (2 + 2 * removed);
-        self.at.try_reserve(room(&self.at)).is_ok() && self.position.try_reserve(room(&self.position)).is_ok()
+        self.indices.try_reserve(room(&self.indices)).is_ok()
+            && self.positions.try_reserve(room(&self.positions)).is_ok()
     }
 
     /// Removes an index. [`AvailableIndices::reserve`] must be called before.
@@ -75,7 +76,7 @@ impl AvailableIndices {
     }
 
     fn position_of(&self, index: u64) -> u64 {
-        self.position.get(&index).copied().unwrap_or(index)
+        self.positions.get(&index).copied().unwrap_or(index)
     }
 
     fn swap(&mut self, one: u64, other: u64) {
@@ -86,11 +87,11 @@ impl AvailableIndices {
 
     fn put(&mut self, position: u64, index: u64) {
         if position == index {
-            self.at.remove(&position);
-            self.position.remove(&index);
+            self.indices.remove(&position);
+            self.positions.remove(&index);
         } else {
-            self.at.insert(position, index);
-            self.position.insert(index, position);
+            self.indices.insert(position, index);
+            self.positions.insert(index, position);
         }
     }
 }
@@ -110,9 +111,9 @@ mod tests {
                 assert!(set.reserve());
                 set.remove(index);
             }
-            let capacity = (set.at.capacity(), set.position.capacity());
+            let capacity = (set.indices.capacity(), set.positions.capacity());
             numbers.rev().for_each(|index| set.put_back(index));
-            assert_eq!((set.at.capacity(), set.position.capacity()), capacity, "round {round}");
+            assert_eq!((set.indices.capacity(), set.positions.capacity()), capacity, "round {round}");
         }
     }
 

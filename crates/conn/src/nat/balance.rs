@@ -22,23 +22,23 @@ pub enum Balance {
 }
 
 /// Counts the connections of values, and finds the value with the fewest connections for its weight. In sets
-/// of more than [`OpenServers::MOST`] values, idle values take no memory.
-pub(super) struct Least {
+/// of more than [`OpenServers::MAX_SERVERS`] values, idle values take no memory.
+pub(super) struct LeastConnections {
     idle: AvailableIndices,
     /// A binary heap of the values with connections, each with its number of connections. The value with the
     /// fewest connections for its weight comes first; of equal ones, the value with the lowest index.
     busy: Vec<(u32, u64)>,
     /// The position of a value in the heap.
     positions: HashMap<u64, usize>,
-    /// The number of connections of each value, if there are at most [`OpenServers::MOST`] values.
+    /// The number of connections of each value, if there are at most [`OpenServers::MAX_SERVERS`] values.
     counts: Box<[u32]>,
     /// The values, with the weights by which connections are compared.
     values: ValueSet,
 }
 
-impl Least {
+impl LeastConnections {
     /// State for values without connections.
-    pub(super) fn new(values: &ValueSet) -> Least {
+    pub(super) fn new(values: &ValueSet) -> LeastConnections {
         let mut idle = AvailableIndices::new(values.len());
         if values.is_weighted() {
             // Values of weight 0 are never picked. A set with weights has at most a thousand values.
@@ -48,9 +48,9 @@ impl Least {
                 }
             });
         }
-        let counted = if values.len() <= OpenServers::MOST { values.len() } else { 0 };
+        let counted = if values.len() <= OpenServers::MAX_SERVERS { values.len() } else { 0 };
         let counts = vec![0; counted as usize].into_boxed_slice();
-        Least { idle, busy: Vec::new(), positions: HashMap::new(), counts, values: values.clone() }
+        LeastConnections { idle, busy: Vec::new(), positions: HashMap::new(), counts, values: values.clone() }
     }
 
     /// Whether a value has fewer connections for its weight than another. Of equal values, the lower index
@@ -65,9 +65,9 @@ impl Least {
         load(one, second) < load(other, first)
     }
 
-    fn count(&mut self, index: u64, more: i32) {
+    fn count(&mut self, index: u64, delta: i32) {
         if let Some(count) = self.counts.get_mut(index as usize) {
-            *count = count.wrapping_add_signed(more);
+            *count = count.wrapping_add_signed(delta);
         }
     }
 
@@ -85,8 +85,8 @@ impl Least {
         let values = self.counts.len() as u64;
         let start = secrets.below(values.max(1));
         let indices = (start..values).chain(0..start).filter(|index| open.has(*index));
-        let at = |index| (self.counts[index as usize], index);
-        indices.reduce(|least, index| if self.is_emptier(at(index), at(least)) { index } else { least })
+        let entry = |index| (self.counts[index as usize], index);
+        indices.reduce(|least, index| if self.is_emptier(entry(index), entry(least)) { index } else { least })
     }
 
     /// Reserves memory for one more connection. Returns false if there is none.
@@ -95,7 +95,7 @@ impl Least {
         self.idle.reserve() && self.busy.try_reserve(1).is_ok() && self.positions.try_reserve(1).is_ok()
     }
 
-    /// Adds a connection. [`Least::reserve`] must be called before.
+    /// Adds a connection. [`LeastConnections::reserve`] must be called before.
     pub(super) fn hold(&mut self, index: u64) {
         self.count(index, 1);
         let position = match self.positions.get(&index) {
@@ -108,8 +108,8 @@ impl Least {
             }
         };
         self.busy[position].0 += 1;
-        let position = self.rise(position);
-        self.sink(position);
+        let position = self.sift_up(position);
+        self.sift_down(position);
     }
 
     /// Removes a connection.
@@ -117,7 +117,7 @@ impl Least {
         let Some(&position) = self.positions.get(&index) else { return };
         self.count(index, -1);
         self.busy[position].0 -= 1;
-        let (is_idle, position) = (self.busy[position].0 == 0, self.rise(position));
+        let (is_idle, position) = (self.busy[position].0 == 0, self.sift_up(position));
         if is_idle {
             // Without connections, the value has risen to the root of the heap: only idle values have as few,
             // and they are not in the heap.
@@ -127,13 +127,13 @@ impl Least {
             self.positions.remove(&index);
             self.idle.put_back(index);
             if position < last {
-                self.sink(position);
+                self.sift_down(position);
             }
         }
     }
 
     /// Moves an entry up until its parent has no more connections. Returns its position.
-    fn rise(&mut self, mut position: usize) -> usize {
+    fn sift_up(&mut self, mut position: usize) -> usize {
         while position > 0 && self.is_less(self.busy[position], self.busy[(position - 1) / 2]) {
             self.swap(position, (position - 1) / 2);
             position = (position - 1) / 2;
@@ -142,7 +142,7 @@ impl Least {
     }
 
     /// Moves an entry down until its children have no fewer connections.
-    fn sink(&mut self, mut position: usize) {
+    fn sift_down(&mut self, mut position: usize) {
         loop {
             let children = (2 * position + 1..self.busy.len()).take(2);
             let fewest =
@@ -159,8 +159,8 @@ impl Least {
     fn swap(&mut self, one: usize, other: usize) {
         self.busy.swap(one, other);
         for position in [one, other] {
-            if let Some(noted) = self.positions.get_mut(&self.busy[position].1) {
-                *noted = position;
+            if let Some(known_position) = self.positions.get_mut(&self.busy[position].1) {
+                *known_position = position;
             }
         }
     }
@@ -175,11 +175,11 @@ mod tests {
         #[test]
         fn the_value_that_fewest_chose_comes_first(steps in proptest::collection::vec((any::<bool>(), 0_u64..9), 0..200)) {
             let values = ValueSet::new(vec![(0, 8)]);
-            let (mut least, mut plain) = (Least::new(&values), [0_u32; 9]);
+            let (mut least, mut plain) = (LeastConnections::new(&values), [0_u32; 9]);
             let mut secrets = NatRandom::new(mmb_random::Seed::repeatable(1));
-            for (more, index) in steps {
+            for (adds, index) in steps {
                 let load = &mut plain[index as usize];
-                if more {
+                if adds {
                     prop_assert!(least.reserve());
                     least.hold(index);
                     *load += 1;
@@ -194,7 +194,7 @@ mod tests {
                 prop_assert_eq!(least.positions.len() as u64 + least.idle.count(), 9);
                 let open = OpenServers::new(&values, |index| index % 3 != 0);
                 let picked = least.pick_open(&open, &mut secrets).expect("six are open") as usize;
-                let fewest = plain.iter().enumerate().filter(|(at, _)| at % 3 != 0).map(|(_, load)| *load).min();
+                let fewest = plain.iter().enumerate().filter(|(index, _)| index % 3 != 0).map(|(_, load)| *load).min();
                 prop_assert!(!picked.is_multiple_of(3) && Some(plain[picked]) == fewest);
             }
         }
@@ -204,7 +204,7 @@ mod tests {
     fn connections_are_in_proportion_to_weights() {
         let values = ValueSet::weighted(&[((10, 10), 3), ((11, 12), 1), ((13, 13), 0)]);
         let mut secrets = NatRandom::new(mmb_random::Seed::repeatable(1));
-        let mut least = Least::new(&values);
+        let mut least = LeastConnections::new(&values);
         let mut counts = [0_u32; 4];
         for step in 1..=500 {
             let picked = least.pick(&mut secrets).expect("there are values");

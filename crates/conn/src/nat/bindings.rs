@@ -50,7 +50,7 @@ pub(super) struct OutsideAddress {
 impl InsideEnd {
     /// The inside end of a packet with this tuple.
     #[inline]
-    pub(super) fn of(arrived: &Tuple, target: TargetId) -> InsideEnd {
+    pub(super) fn new(arrived: &Tuple, target: TargetId) -> InsideEnd {
         let Tuple { addresses, ports, wire, side, proto, family } = *arrived;
         InsideEnd { address: addresses[SOURCE], port: ports[SOURCE], target, wire, side, proto, family }
     }
@@ -129,7 +129,7 @@ impl NatKey {
 pub(super) struct OutsideEnd {
     pub(super) address: u128,
     pub(super) port: u16,
-    pub(super) of: OutsideId,
+    pub(super) outside_id: OutsideId,
     /// The inside address that uses the pool, unless the end comes from no pool.
     pub(super) pair: Option<PairId>,
     /// See [`super::paired_address::column`].
@@ -143,7 +143,7 @@ pub(super) struct Binding {
     pub(super) address: u128,
     /// Number of connections.
     connections: u32,
-    pub(super) of: OutsideId,
+    pub(super) outside_id: OutsideId,
     pub(super) pair: Option<PairId>,
     pub(super) port: u16,
     /// See [`super::paired_address::column`].
@@ -171,7 +171,7 @@ impl Default for Binding {
             inside,
             address: 0,
             connections: 0,
-            of: OutsideId::FIRST,
+            outside_id: OutsideId::FIRST,
             pair: None,
             port: 0,
             column: 0,
@@ -188,8 +188,8 @@ impl Binding {
 
     /// Its outside end.
     pub(super) fn end(&self) -> OutsideEnd {
-        let Binding { address, of, pair, port, column, .. } = *self;
-        OutsideEnd { address, port, of, pair, column }
+        let Binding { address, outside_id, pair, port, column, .. } = *self;
+        OutsideEnd { address, port, outside_id, pair, column }
     }
 
     /// Whether it has a single connection.
@@ -240,12 +240,12 @@ impl BindingTable {
     }
 
     #[inline]
-    pub(super) fn of_inside(&self, inside: &InsideEnd) -> Option<BindingId> {
+    pub(super) fn find_inside(&self, inside: &InsideEnd) -> Option<BindingId> {
         self.by_inside.find(inside.hash(&self.hasher), |id| self.bindings[id].inside == *inside)
     }
 
     #[inline]
-    pub(super) fn of_outside(&self, outside: &OutsideAddress, port: u16) -> Option<BindingId> {
+    pub(super) fn find_outside(&self, outside: &OutsideAddress, port: u16) -> Option<BindingId> {
         let same = |id: BindingId| {
             let binding = &self.bindings[id];
             binding.port == port && binding.outside() == *outside
@@ -258,10 +258,10 @@ impl BindingTable {
     pub(super) fn bind(
         &mut self,
         inside: InsideEnd,
-        OutsideEnd { address, port, of, pair, column }: OutsideEnd,
+        OutsideEnd { address, port, outside_id, pair, column }: OutsideEnd,
         is_shared: bool,
     ) -> Option<BindingId> {
-        let binding = Binding { inside, address, connections: 1, of, pair, port, column, is_shared };
+        let binding = Binding { inside, address, connections: 1, outside_id, pair, port, column, is_shared };
         self.bindings.try_reserve().ok()?;
         let id = self.bindings.insert(binding);
         let BindingTable { hasher, bindings, by_inside, by_outside } = self;
@@ -299,7 +299,7 @@ impl BindingTable {
 
     /// Prefetches the likely binding of an inside end with this hash.
     #[inline]
-    pub(super) fn prefetch_of_inside(&self, hash: u64) {
+    pub(super) fn prefetch_binding(&self, hash: u64) {
         self.by_inside.likely(hash).into_iter().for_each(|id| self.prefetch(id));
     }
 
@@ -310,7 +310,7 @@ impl BindingTable {
     }
 
     /// Prefetches the slots of the next `count` new bindings. Returns their ids.
-    pub(super) fn prefetch_places(&self, count: usize) -> impl Iterator<Item = BindingId> {
+    pub(super) fn prefetch_slots(&self, count: usize) -> impl Iterator<Item = BindingId> {
         self.bindings.next_ids(count).inspect(|id| self.prefetch(*id))
     }
 

@@ -4,7 +4,7 @@
 //! same method take turns together and see each other's connections.
 
 use super::addresses::ValueSet;
-use super::balance::{Balance, Least};
+use super::balance::{Balance, LeastConnections};
 use super::hashed::{hash_of, pick};
 use super::interned::Interned;
 use super::mapping::{BalancedPart, Balancing, Mapping, NatError, RuleVersion};
@@ -33,7 +33,7 @@ struct BalancedValue {
 struct ServerSet {
     servers: ValueSet,
     turn: u64,
-    least: Option<Least>,
+    least: Option<LeastConnections>,
 }
 
 /// A server that a connection is counted for: its set, and its index in the set.
@@ -57,7 +57,7 @@ pub(super) struct DestinationTable {
     prf: Prf,
     sets: Interned<ServerSetId, BalancedValue, ServerSet>,
     /// The sets that a rule balances over. There are several if the rule was combined with different rules.
-    of_rule: HashMap<RuleVersion, Vec<ServerSetId>>,
+    sets_by_rule: HashMap<RuleVersion, Vec<ServerSetId>>,
     /// The open servers of those rules that have servers out of service.
     open: HashMap<RuleVersion, OpenServers>,
 }
@@ -65,7 +65,7 @@ pub(super) struct DestinationTable {
 impl DestinationTable {
     /// A table without sets. `prf` selects destinations that must be the same for the same connection.
     pub(super) fn new(prf: Prf) -> DestinationTable {
-        DestinationTable { prf, sets: Interned::new(), of_rule: HashMap::new(), open: HashMap::new() }
+        DestinationTable { prf, sets: Interned::new(), sets_by_rule: HashMap::new(), open: HashMap::new() }
     }
 
     #[cfg(test)]
@@ -85,7 +85,7 @@ impl DestinationTable {
         attempt: u64,
         secrets: &mut NatRandom,
     ) -> Result<NatDestination, NatError> {
-        let mut to = NatDestination {
+        let mut destination = NatDestination {
             address: arrived.addresses[DESTINATION],
             port: arrived.ports[DESTINATION],
             counted: None,
@@ -93,28 +93,28 @@ impl DestinationTable {
         let mut server = None;
         if let (Some(balancing), Some(servers)) = (mapping.balance, mapping.servers()) {
             let (value, counted) = self.server(rule, (balancing, servers), arrived, attempt, secrets)?;
-            (server, to.counted) = (Some((balancing.over, value)), counted);
+            (server, destination.counted) = (Some((balancing.over, value)), counted);
         }
         let server = |part| server.filter(|(over, _)| *over == part).map(|(_, value)| value);
         if let Some(addresses) = &mapping.daddr {
-            to.address = match server(BalancedPart::Address) {
+            destination.address = match server(BalancedPart::Address) {
                 Some(server) => server,
                 None if addresses.is_empty() => return Err(NatError::NoAddress),
-                None if attempt == 0 => addresses.nth(scale(self.of_source(arrived), addresses.len())),
+                None if attempt == 0 => addresses.nth(scale(self.hash_source(arrived), addresses.len())),
                 None => addresses.nth(secrets.below(addresses.len())),
             };
         }
         if let Some(ports) = &mapping.dport {
-            to.port = match server(BalancedPart::Port) {
+            destination.port = match server(BalancedPart::Port) {
                 Some(server) => server as u16,
-                None => port_of(ports, to.port, attempt, secrets).ok_or(NatError::NoAddress)?,
+                None => port_of(ports, destination.port, attempt, secrets).ok_or(NatError::NoAddress)?,
             };
         }
-        Ok(to)
+        Ok(destination)
     }
 
     /// The hash of a connection's source.
-    fn of_source(&self, arrived: &Tuple) -> u64 {
+    fn hash_source(&self, arrived: &Tuple) -> u64 {
         let Tuple { addresses: [source, _], family, .. } = *arrived;
         self.prf.hash(&Tuple { addresses: [source, 0], family, ..Tuple::default() }.to_bytes())
     }
@@ -134,20 +134,20 @@ impl DestinationTable {
         let set = self.set(rule, spread, secrets).ok_or(NatError::NoMemory)?;
         let ServerSet { servers, turn, least } = self.sets.state(set).ok_or(NatError::NoAddress)?;
         let open = if self.open.is_empty() { None } else { self.open.get(&balancing.rule) };
-        let (turns, none) = match open {
+        let (turns, unavailable) = match open {
             None => (servers.turns(), NatError::NoAddress),
             Some(open) => (open.turns(), NatError::NoServer),
         };
         if turns == 0 {
-            return Err(none);
+            return Err(unavailable);
         }
         let at_turn = |turn| open.map_or_else(|| servers.at_turn(turn), |open| open.at_turn(turn));
         let server = match (method, &*least, open) {
             (Balance::Hash, _, None) => pick(hash_of(&self.prf, arrived, attempt), servers),
             (Balance::Hash, _, Some(open)) => open.pick(hash_of(&self.prf, arrived, attempt), servers),
-            (Balance::Least, Some(least), None) if attempt == 0 => least.pick(secrets).ok_or(none)?,
+            (Balance::Least, Some(least), None) if attempt == 0 => least.pick(secrets).ok_or(unavailable)?,
             (Balance::Least, Some(least), Some(open)) if attempt == 0 => {
-                least.pick_open(open, secrets).ok_or(none)?
+                least.pick_open(open, secrets).ok_or(unavailable)?
             }
             (Balance::Least, ..) => at_turn(secrets.below(turns)),
             (Balance::RoundRobin, ..) => {
@@ -165,14 +165,14 @@ impl DestinationTable {
         spread: BalancedValue,
         secrets: &mut NatRandom,
     ) -> Option<ServerSetId> {
-        self.of_rule.try_reserve(1).ok()?;
-        let of_rule = self.of_rule.entry(rule).or_default();
-        if let Some(set) = self.sets.find(&spread).filter(|set| of_rule.contains(set)) {
+        self.sets_by_rule.try_reserve(1).ok()?;
+        let rule_sets = self.sets_by_rule.entry(rule).or_default();
+        if let Some(set) = self.sets.find(&spread).filter(|set| rule_sets.contains(set)) {
             return Some(set);
         }
-        of_rule.try_reserve(1).ok()?;
+        rule_sets.try_reserve(1).ok()?;
         let set = self.sets.hold(spread, |spread| ServerSet::new(spread, secrets))?;
-        of_rule.push(set);
+        rule_sets.push(set);
         Some(set)
     }
 
@@ -180,7 +180,7 @@ impl DestinationTable {
     #[must_use]
     pub(super) fn reserve(&mut self, CountedServer { set, .. }: CountedServer) -> bool {
         let least = self.sets.state(set).and_then(|servers| servers.least.as_mut());
-        least.is_none_or(Least::reserve)
+        least.is_none_or(LeastConnections::reserve)
     }
 
     /// Counts a connection for its server. [`DestinationTable::reserve`] must be called before.
@@ -209,7 +209,7 @@ impl DestinationTable {
 
     /// Forgets a removed rule, and the sets that no other rule and no connection uses.
     pub(super) fn forget(&mut self, rule: RuleVersion) {
-        self.of_rule.remove(&rule).into_iter().flatten().for_each(|set| self.sets.release(set));
+        self.sets_by_rule.remove(&rule).into_iter().flatten().for_each(|set| self.sets.release(set));
     }
 }
 
@@ -217,7 +217,7 @@ impl ServerSet {
     fn new(spread: &BalancedValue, secrets: &mut NatRandom) -> ServerSet {
         let servers = spread.servers.clone();
         let turn = secrets.below(servers.turns().max(1));
-        let least = (spread.balance == Balance::Least).then(|| Least::new(&servers));
+        let least = (spread.balance == Balance::Least).then(|| LeastConnections::new(&servers));
         ServerSet { servers, turn, least }
     }
 }
@@ -235,7 +235,7 @@ impl Mapping {
 /// responder.
 fn port_of(ports: &PortMapping, port: u16, attempt: u64, secrets: &mut NatRandom) -> Option<u16> {
     let ranges = ports.ranges();
-    if ports.keeps() && attempt == 0 && within(ranges, port) {
+    if ports.keeps_own_port() && attempt == 0 && within(ranges, port) {
         return Some(port);
     }
     random(ranges, secrets)

@@ -27,7 +27,7 @@ pub(super) fn pick(hash: u64, values: &ValueSet) -> u64 {
 /// depend on the ingress.
 pub(super) fn hash_of(prf: &Prf, tuple: &Tuple, attempt: u64) -> u64 {
     let mut bytes = [0; Tuple::BYTES + 8];
-    let anywhere = tuple.beside(&Tuple::default());
+    let anywhere = tuple.with_ingress(&Tuple::default());
     bytes[..Tuple::BYTES].copy_from_slice(&anywhere.to_bytes());
     bytes[Tuple::BYTES..].copy_from_slice(&attempt.to_le_bytes());
     prf.hash(&bytes)

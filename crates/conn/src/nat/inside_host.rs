@@ -16,7 +16,7 @@ pub(super) struct InsideHost {
 }
 
 impl InsideHost {
-    pub(super) fn of(inside: &InsideEnd) -> InsideHost {
+    pub(super) fn from_end(inside: &InsideEnd) -> InsideHost {
         InsideHost {
             address: inside.address,
             target: inside.target,

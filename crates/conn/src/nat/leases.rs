@@ -53,7 +53,7 @@ impl LeasePlace {
     }
 
     /// Reverses [`LeasePlace::id`].
-    fn of(id: LeaseId) -> Option<LeasePlace> {
+    fn from_id(id: LeaseId) -> Option<LeasePlace> {
         match id.number() {
             binding if binding < STORED => {
                 let peer = (binding & FIRST_PEER != 0).then_some(Peer::First);
@@ -86,7 +86,7 @@ impl LeaseTable {
 
     /// Stores a lease. Returns the id with which the connection releases it, or `None` if there is nothing to
     /// release.
-    pub(super) fn keep(&mut self, lease: Lease) -> Option<LeaseId> {
+    pub(super) fn store(&mut self, lease: Lease) -> Option<LeaseId> {
         match lease {
             Lease { bindings: [source, None], counted: None, peer: peer @ (None | Some(Peer::First)) } => {
                 source.and_then(|source| LeasePlace::Binding(source, peer).id())
@@ -97,7 +97,7 @@ impl LeaseTable {
 
     /// The source binding of a lease.
     pub(super) fn source(&self, id: LeaseId) -> Option<BindingId> {
-        match LeasePlace::of(id)? {
+        match LeasePlace::from_id(id)? {
             LeasePlace::Binding(binding, _) => Some(binding),
             LeasePlace::Stored(stored) => self.0[stored].bindings[0],
         }
@@ -106,7 +106,7 @@ impl LeaseTable {
     /// The source binding of a lease, if the id contains it.
     #[inline]
     pub(super) fn likely_source(&self, id: LeaseId) -> Option<BindingId> {
-        match LeasePlace::of(id)? {
+        match LeasePlace::from_id(id)? {
             LeasePlace::Binding(binding, _) => Some(binding),
             LeasePlace::Stored(_) => None,
         }
@@ -114,7 +114,7 @@ impl LeaseTable {
 
     /// Removes and returns the server that a lease's connection is counted for.
     pub(super) fn take_counted(&mut self, id: LeaseId) -> Option<CountedServer> {
-        match LeasePlace::of(id)? {
+        match LeasePlace::from_id(id)? {
             LeasePlace::Binding(..) => None,
             LeasePlace::Stored(stored) => self.0[stored].counted.take(),
         }
@@ -122,7 +122,7 @@ impl LeaseTable {
 
     /// Removes and returns a lease; an empty one for `None`.
     pub(super) fn take(&mut self, id: Option<LeaseId>) -> Lease {
-        match id.and_then(LeasePlace::of) {
+        match id.and_then(LeasePlace::from_id) {
             None => Lease::default(),
             Some(LeasePlace::Binding(binding, peer)) => {
                 Lease { bindings: [Some(binding), None], counted: None, peer }
@@ -181,7 +181,7 @@ impl BindingPeers {
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        let first = (0..self.first.count()).filter(|at| self.first.at(*at).connections > 0);
+        let first = (0..self.first.count()).filter(|index| self.first.at(*index).connections > 0);
         first.count() + self.others.len()
     }
 
@@ -286,8 +286,8 @@ impl BindingPeers {
     }
 
     fn first_of(&self, binding: BindingId) -> Option<&FirstPeer> {
-        let is_there = binding.index() < self.first.count();
-        is_there.then(|| self.first.at(binding.index())).filter(|first| first.connections > 0)
+        let exists = binding.index() < self.first.count();
+        exists.then(|| self.first.at(binding.index())).filter(|first| first.connections > 0)
     }
 
     fn other(&self, binding: BindingId, address: u128) -> Option<&OtherPeer> {

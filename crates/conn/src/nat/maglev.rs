@@ -30,7 +30,7 @@ impl Maglev {
     /// The number of entries of a table over this number of values. `None` if there are too many values, or
     /// none.
     fn size(values: u64) -> Option<u64> {
-        SIZES.iter().find(|(_, most)| (1..=*most).contains(&values)).map(|(size, _)| *size)
+        SIZES.iter().find(|(_, max)| (1..=*max).contains(&values)).map(|(size, _)| *size)
     }
 
     /// The bytes of a table over this number of values.

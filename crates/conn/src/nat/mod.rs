@@ -45,4 +45,4 @@ pub use mapping::{BalancedPart, Balancing, Mapping, NatError, RuleVersion};
 pub use open_servers::OpenServers;
 pub use ports::PortMapping;
 pub use shortage::PortShortage;
-pub use translate::{AHEAD, Nat, Translated};
+pub use translate::{MAX_PREFETCHED, Nat, Translated};

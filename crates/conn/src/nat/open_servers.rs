@@ -29,9 +29,9 @@ const REHASHES: u64 = 64;
 
 impl OpenServers {
     /// The largest list whose servers can be taken out of service one by one.
-    pub const MOST: u64 = 4096;
+    pub const MAX_SERVERS: u64 = 4096;
 
-    /// Those of `servers` whose indices `is_open` selects. There must be at most [`OpenServers::MOST`]
+    /// Those of `servers` whose indices `is_open` selects. There must be at most [`OpenServers::MAX_SERVERS`]
     /// servers. A server of weight 0 is never open.
     pub fn new(servers: &ValueSet, is_open: impl Fn(u64) -> bool) -> OpenServers {
         let turns = (0..servers.turns()).map(|turn| servers.at_turn(turn)).filter(|index| is_open(*index));
@@ -58,7 +58,8 @@ impl OpenServers {
 
     /// The index of the open server that a hash selects. There must be an open server.
     pub(super) fn pick(&self, hash: u64, servers: &ValueSet) -> u64 {
-        let hashes = (0..REHASHES).map(|again| if again == 0 { hash } else { mix(hash.wrapping_add(again)) });
+        let hashes =
+            (0..REHASHES).map(|attempt| if attempt == 0 { hash } else { mix(hash.wrapping_add(attempt)) });
         let open = hashes.map(|hash| pick(hash, servers)).find(|index| self.has(*index));
         open.unwrap_or_else(|| self.at_turn(scale(hash, self.turns())))
     }

@@ -37,7 +37,7 @@ pub(super) struct SourceTarget {
 impl SourceTarget {
     /// Whether the request is for these addresses and ranges.
     #[inline]
-    pub(super) fn is(&self, addresses: Option<&ValueSet>, ranges: Option<&PortRanges>) -> bool {
+    pub(super) fn matches(&self, addresses: Option<&ValueSet>, ranges: Option<&PortRanges>) -> bool {
         (self.addresses.as_ref(), self.ranges.as_ref()) == (addresses, ranges)
     }
 }
@@ -100,14 +100,14 @@ const CHOICES: usize = 256;
 const CHUNK: usize = 1024;
 
 /// The maximum number of addresses that one request tries.
-const ADDRESSES: usize = 64;
+const MAX_ADDRESSES: usize = 64;
 /// Under [`PortsPerHost::Share`], an inside address may always hold a number of ports, or a fraction of the
 /// ports that a rule allows, whichever is more.
-const LEAST_PORTS: usize = 64;
-const LEAST_PART: usize = 256;
+const MIN_PORTS: usize = 64;
+const MIN_PORTS_PART: usize = 256;
 /// A search fails after this number of addresses where connections without a binding use all ports that were
 /// tried.
-const TAKEN: usize = 4;
+const MAX_TAKEN_ADDRESSES: usize = 4;
 
 impl NatPools {
     /// Pools without ports in use. `pairing` selects the outside addresses of inside addresses.
@@ -152,44 +152,50 @@ impl NatPools {
         }
         let InsideEnd { target, wire, proto, family, .. } = *inside;
         let kind = PoolKind { target, wire, proto, family, class };
-        let host = InsideHost::of(inside);
+        let host = InsideHost::from_end(inside);
         let hash = host.hash(&self.hasher);
         let pair = self.pair_of(&host, hash);
-        let (mut index, own, tries) = match pair.map(|pair| &self.pairs[pair]) {
+        let (mut index, own_ports, tries) = match pair.map(|pair| &self.pairs[pair]) {
             Some(pair) => (pair.index, pair.ports, 1),
             None => {
                 let index = self.preferred((&host, hash), &kind, addresses.len());
-                (index.ok_or(PoolExhausted::NoPort)?, NONE, ADDRESSES)
+                (index.ok_or(PoolExhausted::NoPort)?, NONE, MAX_ADDRESSES)
             }
         };
         let column = column(proto, class);
-        let of_host = if family == 6 { self.ports_of_host(&host).unwrap_or(own) } else { own };
+        let host_ports = if family == 6 { self.ports_of_host(&host).unwrap_or(own_ports) } else { own_ports };
         let outside = |index| OutsideAddress { address: addresses.nth(index), wire, proto, family };
-        if !self.may_hold_more([own, of_host], column, &outside(index), request.ranges) {
+        if !self.may_hold_more([own_ports, host_ports], column, &outside(index), request.ranges) {
             return Err(PoolExhausted::HostLimit);
         }
-        let mut objections = 0;
+        let mut taken_addresses = 0;
         for _ in 0..tries {
             if self.available(&kind).is_some_and(|available| !available.is_available(index)) {
                 return Err(PoolExhausted::NoPort);
             }
             let outside = outside(index);
             match self.port(outside, request, secrets, taken)? {
-                (PortSearch::Port(port), Some(of)) => {
+                (PortSearch::Port(port), Some(outside_id)) => {
                     let Some(pair) = self.pair((host, hash), pair, index, column) else {
-                        self.free_port(of, port);
+                        self.free_port(outside_id, port);
                         return Err(PoolExhausted::NoMemory);
                     };
                     self.targets.hold_id(target);
-                    return Ok(OutsideEnd { address: outside.address, port, of, pair: Some(pair), column });
+                    return Ok(OutsideEnd {
+                        address: outside.address,
+                        port,
+                        outside_id,
+                        pair: Some(pair),
+                        column,
+                    });
                 }
-                (PortSearch::Taken, _) => objections += 1,
-                (PortSearch::Port(_) | PortSearch::Full, of) => {
-                    self.mark_exhausted(kind, of, index, addresses.len());
+                (PortSearch::Taken, _) => taken_addresses += 1,
+                (PortSearch::Port(_) | PortSearch::Full, outside_id) => {
+                    self.mark_exhausted(kind, outside_id, index, addresses.len());
                 }
             }
             let available = self.available(&kind).map_or(addresses.len(), AvailableIndices::count);
-            if available == 0 || objections == TAKEN {
+            if available == 0 || taken_addresses == MAX_TAKEN_ADDRESSES {
                 break;
             }
             let rank = secrets.below(available);
@@ -199,27 +205,28 @@ impl NatPools {
     }
 
     /// Whether an inside address may take another port of an outside address, within these ranges. The inside
-    /// address holds `own` ports, and its host holds `of_host` ports.
+    /// address holds `own_ports`, and its host holds `host_ports`.
     fn may_hold_more(
         &self,
-        [own, of_host]: [[u32; COLUMNS]; 2],
+        [own_ports, host_ports]: [[u32; COLUMNS]; 2],
         column: u8,
         outside: &OutsideAddress,
         ranges: &[(u16, u16)],
     ) -> bool {
         let column = usize::from(column);
-        if let PortsPerHost::AtMost(most) = self.ports_per_host {
-            let of_proto = 2 * (column / 2);
-            return of_host.iter().skip(of_proto).take(2).sum::<u32>() < most;
+        if let PortsPerHost::AtMost(max) = self.ports_per_host {
+            let first_column = 2 * (column / 2);
+            return host_ports.iter().skip(first_column).take(2).sum::<u32>() < max;
         }
-        let (own, of_host, all) = (own[column] as usize, of_host[column] as usize, size(ranges));
-        let least = LEAST_PORTS.max(all / LEAST_PART);
-        if of_host < least {
+        let (own_ports, host_ports, all) =
+            (own_ports[column] as usize, host_ports[column] as usize, size(ranges));
+        let min = MIN_PORTS.max(all / MIN_PORTS_PART);
+        if host_ports < min {
             return true;
         }
         let used = self.outside_of(outside).map(|id| &self.outside[id].used);
         let free = all - used.map_or(0, |used| used.count_within(ranges));
-        of_host < free && (outside.family != 6 || own < least || own < free - of_host)
+        host_ports < free && (outside.family != 6 || own_ports < min || own_ports < free - host_ports)
     }
 
     /// Takes a free port of the inside endpoint's own address, which belongs to no pool.
@@ -232,9 +239,9 @@ impl NatPools {
     ) -> Result<OutsideEnd, PoolExhausted> {
         let InsideEnd { address, target, wire, proto, family, .. } = *inside;
         match self.port(OutsideAddress { address, wire, proto, family }, request, secrets, taken)? {
-            (PortSearch::Port(port), Some(of)) => {
+            (PortSearch::Port(port), Some(outside_id)) => {
                 self.targets.hold_id(target);
-                Ok(OutsideEnd { address, port, of, pair: None, column: column(proto, class) })
+                Ok(OutsideEnd { address, port, outside_id, pair: None, column: column(proto, class) })
             }
             _ => Err(PoolExhausted::NoPort),
         }
@@ -245,7 +252,7 @@ impl NatPools {
     ///
     /// # Errors
     /// The endpoint is in use or does not belong to the pool, or there is no memory.
-    pub(super) fn take_again(
+    pub(super) fn retake(
         &mut self,
         inside: &InsideEnd,
         addresses: Option<&ValueSet>,
@@ -253,7 +260,7 @@ impl NatPools {
         column: u8,
         secrets: &mut NatRandom,
     ) -> Result<OutsideEnd, NatError> {
-        let host = InsideHost::of(inside);
+        let host = InsideHost::from_end(inside);
         let hash = host.hash(&self.hasher);
         let pair = self.pair_of(&host, hash);
         let index = match addresses {
@@ -266,29 +273,29 @@ impl NatPools {
             },
         };
         let InsideEnd { target, wire, proto, family, .. } = *inside;
-        let request = PortRequest { ranges: &[(port, port)], first: [Some(port), None], odd: None };
+        let request = PortRequest { ranges: &[(port, port)], preferred: [Some(port), None], odd: None };
         let outside = OutsideAddress { address, wire, proto, family };
-        let of = match self.port(outside, &request, secrets, &|_, _| false) {
-            Ok((PortSearch::Port(_), Some(of))) => of,
+        let outside_id = match self.port(outside, &request, secrets, &|_, _| false) {
+            Ok((PortSearch::Port(_), Some(outside_id))) => outside_id,
             Err(PoolExhausted::NoMemory) => return Err(NatError::NoMemory),
             Ok(_) | Err(_) => return Err(NatError::Clash),
         };
         let pair = match index.map(|index| self.pair((host, hash), pair, index, column)) {
             Some(None) => {
-                self.free_port(of, port);
+                self.free_port(outside_id, port);
                 return Err(NatError::NoMemory);
             }
             pair => pair.flatten(),
         };
         self.targets.hold_id(target);
-        Ok(OutsideEnd { address, port, of, pair, column })
+        Ok(OutsideEnd { address, port, outside_id, pair, column })
     }
 
     /// Prefetches the records of the addresses of an outside end, which [`NatPools::prefetch_keys`] reads.
     #[inline]
     pub(super) fn prefetch(&self, end: &OutsideEnd) {
         end.pair.into_iter().for_each(|pair| prefetch(&self.pairs[pair]));
-        prefetch(&self.outside[end.of]);
+        prefetch(&self.outside[end.outside_id]);
     }
 
     /// Prefetches the index bucket of the inside address of an outside end, and the record of the end's port.
@@ -297,16 +304,16 @@ impl NatPools {
         if let Some(pair) = end.pair {
             self.pair_ids.prefetch(self.pairs[pair].inside().hash(&self.hasher));
         }
-        self.outside[end.of].used.prefetch(end.port);
+        self.outside[end.outside_id].used.prefetch(end.port);
     }
 
     /// Releases an outside end that was taken for an inside end.
-    pub(super) fn give_back(
+    pub(super) fn release(
         &mut self,
         inside: &InsideEnd,
-        OutsideEnd { port, of, pair, column, .. }: OutsideEnd,
+        OutsideEnd { port, outside_id, pair, column, .. }: OutsideEnd,
     ) {
-        self.free_port(of, port);
+        self.free_port(outside_id, port);
         if let Some(pair) = pair {
             self.unpair(pair, column);
         }
@@ -314,8 +321,8 @@ impl NatPools {
     }
 
     /// Frees a port of an outside address. The address is then no longer exhausted.
-    fn free_port(&mut self, of: OutsideId, port: u16) {
-        let end = &mut self.outside[of];
+    fn free_port(&mut self, outside_id: OutsideId, port: u16) {
+        let end = &mut self.outside[outside_id];
         end.used.remove(port);
         for (kind, index) in end.exhausted_for.drain(..) {
             let Some(available) = self.available.get_mut(&kind) else { continue };
@@ -326,8 +333,8 @@ impl NatPools {
             }
         }
         if end.used.len() == 0 {
-            self.outside_ids.remove(end.outside.hash(0, &self.hasher), of);
-            self.outside.remove(of);
+            self.outside_ids.remove(end.outside.hash(0, &self.hasher), outside_id);
+            self.outside.remove(outside_id);
         }
     }
 
@@ -352,7 +359,7 @@ impl NatPools {
 
     /// The index of the outside address that an inside address has, or would get.
     pub(super) fn index_for(&mut self, inside: &InsideEnd, addresses: &ValueSet) -> u64 {
-        let host = InsideHost::of(inside);
+        let host = InsideHost::from_end(inside);
         let hash = host.hash(&self.hasher);
         match self.pair_of(&host, hash) {
             Some(pair) => self.pairs[pair].index,
@@ -362,13 +369,13 @@ impl NatPools {
 
     /// The index of the outside address that an inside address has.
     pub(super) fn paired(&self, inside: &InsideEnd) -> Option<u64> {
-        let host = InsideHost::of(inside);
+        let host = InsideHost::from_end(inside);
         self.pair_of(&host, host.hash(&self.hasher)).map(|pair| self.pairs[pair].index)
     }
 
     /// Number of ports that the host of an inside address holds in a column.
     pub(super) fn held(&self, inside: &InsideEnd, column: u8) -> u32 {
-        self.ports_of_host(&InsideHost::of(inside)).map_or(0, |ports| ports[usize::from(column)])
+        self.ports_of_host(&InsideHost::from_end(inside)).map_or(0, |ports| ports[usize::from(column)])
     }
 
     fn ports_of_host(&self, host: &InsideHost) -> Option<[u32; COLUMNS]> {
@@ -463,7 +470,7 @@ impl NatPools {
     /// Prefetches the index bucket of the pair of an inside address. Returns the hash of the address.
     #[inline]
     pub(super) fn prefetch_inside(&self, inside: &InsideEnd) -> u64 {
-        let hash = InsideHost::of(inside).hash(&self.hasher);
+        let hash = InsideHost::from_end(inside).hash(&self.hasher);
         self.pair_ids.prefetch(hash);
         hash
     }
@@ -475,7 +482,7 @@ impl NatPools {
     }
 
     /// Prefetches the slots of the next `count` new pairs.
-    pub(super) fn prefetch_places(&self, count: usize) {
+    pub(super) fn prefetch_slots(&self, count: usize) {
         self.pairs.next_ids(count).for_each(|pair| prefetch(&self.pairs[pair]));
     }
 
@@ -490,7 +497,7 @@ impl NatPools {
     ) -> OutsideAddress {
         let index = match self.pair_ids.likely(hash) {
             Some(pair) => self.pairs[pair].index.min(addresses.len() - 1),
-            None => scale(self.choice(&InsideHost::of(inside), hash), addresses.len()),
+            None => scale(self.choice(&InsideHost::from_end(inside), hash), addresses.len()),
         };
         let InsideEnd { wire, proto, family, .. } = *inside;
         let outside = OutsideAddress { address: addresses.nth(index), wire, proto, family };

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// The ports or identifiers that a mapping allows. Copies share the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortMapping {
-    sort: PortMappingKind,
+    kind: PortMappingKind,
     ranges: PortRanges,
     /// The same as a set of values, for load balancing.
     values: ValueSet,
@@ -58,24 +58,24 @@ impl PortMapping {
         PortMapping::new(PortMappingKind::Shuffled, &[(low, high)])
     }
 
-    fn new(sort: PortMappingKind, ranges: &[(u16, u16)]) -> PortMapping {
+    fn new(kind: PortMappingKind, ranges: &[(u16, u16)]) -> PortMapping {
         let ranges = ranges.iter().filter(|(low, high)| low <= high);
         let joined: Intervals = ranges.map(|&(low, high)| (u128::from(low), u128::from(high))).collect();
         let ranges = joined.as_slice().iter().map(|&(low, high)| (low as u16, high as u16)).collect();
-        PortMapping { sort, ranges: PortRanges(ranges), values: ValueSet::new(joined.as_slice().to_vec()) }
+        PortMapping { kind, ranges: PortRanges(ranges), values: ValueSet::new(joined.as_slice().to_vec()) }
     }
 
     pub(super) fn is_fixed(&self) -> bool {
-        self.sort == PortMappingKind::Fixed
+        self.kind == PortMappingKind::Fixed
     }
 
     pub(super) fn is_shuffled(&self) -> bool {
-        self.sort == PortMappingKind::Shuffled
+        self.kind == PortMappingKind::Shuffled
     }
 
     /// Whether the packet's own port is kept if possible.
-    pub(super) fn keeps(&self) -> bool {
-        self.sort == PortMappingKind::Within
+    pub(super) fn keeps_own_port(&self) -> bool {
+        self.kind == PortMappingKind::Within
     }
 
     pub(super) fn ranges(&self) -> &PortRanges {
@@ -93,7 +93,7 @@ pub(super) struct PortRequest<'a> {
     /// The allowed ranges, in order and disjoint.
     pub(super) ranges: &'a [(u16, u16)],
     /// Preferred ports, in this order, if they are within the ranges and free.
-    pub(super) first: [Option<u16>; 2],
+    pub(super) preferred: [Option<u16>; 2],
     /// Whether an odd or an even port is preferred. If no port of that parity is free, any port is taken.
     pub(super) odd: Option<bool>,
 }
@@ -119,7 +119,7 @@ impl PortRequest<'_> {
         secrets: &mut NatRandom,
         taken: &mut dyn FnMut(u16) -> bool,
     ) -> PortSearch {
-        for port in self.first.into_iter().flatten() {
+        for port in self.preferred.into_iter().flatten() {
             if within(self.ranges, port) && !used.contains(port) && !taken(port) {
                 return PortSearch::Port(port);
             }
@@ -173,19 +173,20 @@ pub(super) fn size(ranges: &[(u16, u16)]) -> usize {
 /// Number of bits that are set in a range.
 fn ones(words: &[u64; WORDS], (low, high): (u16, u16)) -> usize {
     let (first, last) = (usize::from(low / 64), usize::from(high / 64));
-    let of_word = |place: usize| {
+    let count_word = |place: usize| {
         let above = if place == first { u64::MAX << (low % 64) } else { u64::MAX };
         let below = if place == last { u64::MAX >> (63 - high % 64) } else { u64::MAX };
         (words[place] & above & below).count_ones() as usize
     };
-    (first..=last).map(of_word).sum()
+    (first..=last).map(count_word).sum()
 }
 
-/// The first free port at or after `from`, otherwise before it.
-fn free_from(used: &UsedPorts, ranges: &[(u16, u16)], from: u16, odd: Option<bool>) -> Option<u16> {
-    let after = ranges.iter().filter(|(_, high)| *high >= from).map(|(low, high)| ((*low).max(from), *high));
+/// The first free port at or after `start`, otherwise before it.
+fn free_from(used: &UsedPorts, ranges: &[(u16, u16)], start: u16, odd: Option<bool>) -> Option<u16> {
+    let after =
+        ranges.iter().filter(|(_, high)| *high >= start).map(|(low, high)| ((*low).max(start), *high));
     let before =
-        ranges.iter().filter(|(low, _)| *low < from).map(|(low, high)| (*low, (*high).min(from - 1)));
+        ranges.iter().filter(|(low, _)| *low < start).map(|(low, high)| (*low, (*high).min(start - 1)));
     after.chain(before).find_map(|(low, high)| used.first_free(low, high, odd))
 }
 
@@ -193,9 +194,9 @@ fn free_from(used: &UsedPorts, ranges: &[(u16, u16)], from: u16, odd: Option<boo
 #[derive(Debug)]
 pub(super) enum UsedPorts {
     /// Sorted.
-    Few(Vec<u16>),
+    Sorted(Vec<u16>),
     /// A bit for each port, and the number of ports.
-    Many(Box<[u64; WORDS]>, u32),
+    Bitmap(Box<[u64; WORDS]>, u32),
 }
 
 impl Default for UsedPorts {
@@ -206,48 +207,48 @@ impl Default for UsedPorts {
 
 const WORDS: usize = 1024;
 /// From this number of ports on, a bit per port is cheaper to search.
-const FEW: usize = 96;
+const MAX_LISTED: usize = 96;
 
 impl UsedPorts {
     pub(super) fn new() -> UsedPorts {
-        UsedPorts::Few(Vec::new())
+        UsedPorts::Sorted(Vec::new())
     }
 
     pub(super) fn len(&self) -> usize {
         match self {
-            UsedPorts::Few(ports) => ports.len(),
-            UsedPorts::Many(_, count) => *count as usize,
+            UsedPorts::Sorted(ports) => ports.len(),
+            UsedPorts::Bitmap(_, count) => *count as usize,
         }
     }
 
     /// Number of ports in use in disjoint ranges.
     pub(super) fn count_within(&self, ranges: &[(u16, u16)]) -> usize {
         match self {
-            UsedPorts::Few(ports) => ports.iter().filter(|port| within(ranges, **port)).count(),
-            UsedPorts::Many(words, _) => ranges.iter().map(|range| ones(words, *range)).sum(),
+            UsedPorts::Sorted(ports) => ports.iter().filter(|port| within(ranges, **port)).count(),
+            UsedPorts::Bitmap(words, _) => ranges.iter().map(|range| ones(words, *range)).sum(),
         }
     }
 
     /// Prefetches the record of a port.
     #[inline]
     pub(super) fn prefetch(&self, port: u16) {
-        if let UsedPorts::Many(words, _) = self {
+        if let UsedPorts::Bitmap(words, _) = self {
             prefetch(&words[usize::from(port / 64)]);
         }
     }
 
     pub(super) fn contains(&self, port: u16) -> bool {
         match self {
-            UsedPorts::Few(ports) => ports.binary_search(&port).is_ok(),
-            UsedPorts::Many(words, _) => words[usize::from(port / 64)] >> (port % 64) & 1 == 1,
+            UsedPorts::Sorted(ports) => ports.binary_search(&port).is_ok(),
+            UsedPorts::Bitmap(words, _) => words[usize::from(port / 64)] >> (port % 64) & 1 == 1,
         }
     }
 
     /// Reserves memory for one more port. Returns false if there is none.
     #[must_use]
     pub(super) fn reserve(&mut self) -> bool {
-        let UsedPorts::Few(ports) = self else { return true };
-        if ports.len() < FEW {
+        let UsedPorts::Sorted(ports) = self else { return true };
+        if ports.len() < MAX_LISTED {
             return ports.try_reserve(1).is_ok();
         }
         let mut words = Vec::new();
@@ -259,18 +260,18 @@ impl UsedPorts {
         for port in ports.iter() {
             words[usize::from(port / 64)] |= 1 << (port % 64);
         }
-        *self = UsedPorts::Many(words, ports.len() as u32);
+        *self = UsedPorts::Bitmap(words, ports.len() as u32);
         true
     }
 
     /// Takes a free port. [`UsedPorts::reserve`] must be called before.
     pub(super) fn insert(&mut self, port: u16) {
         match self {
-            UsedPorts::Few(ports) => {
+            UsedPorts::Sorted(ports) => {
                 let place = ports.partition_point(|other| *other < port);
                 ports.insert(place, port);
             }
-            UsedPorts::Many(words, count) => {
+            UsedPorts::Bitmap(words, count) => {
                 words[usize::from(port / 64)] |= 1 << (port % 64);
                 *count += 1;
             }
@@ -280,20 +281,20 @@ impl UsedPorts {
     /// Releases a port.
     pub(super) fn remove(&mut self, port: u16) {
         match self {
-            UsedPorts::Few(ports) => {
+            UsedPorts::Sorted(ports) => {
                 if let Ok(place) = ports.binary_search(&port) {
                     ports.remove(place);
                 }
             }
-            UsedPorts::Many(words, count) => {
+            UsedPorts::Bitmap(words, count) => {
                 words[usize::from(port / 64)] &= !(1 << (port % 64));
                 *count -= 1;
                 // This is half of the size at which the set was converted. So a port that is taken and
                 // released does not convert the set back and forth.
-                let mut few = Vec::new();
-                if *count as usize == FEW / 2 && few.try_reserve(FEW / 2).is_ok() {
-                    few.extend(ports_of(words));
-                    *self = UsedPorts::Few(few);
+                let mut list = Vec::new();
+                if *count as usize == MAX_LISTED / 2 && list.try_reserve(MAX_LISTED / 2).is_ok() {
+                    list.extend(ports_of(words));
+                    *self = UsedPorts::Sorted(list);
                 }
             }
         }
@@ -302,20 +303,20 @@ impl UsedPorts {
     /// The lowest free port between the two, both included.
     pub(super) fn first_free(&self, low: u16, high: u16, odd: Option<bool>) -> Option<u16> {
         match self {
-            UsedPorts::Few(ports) => first_gap(ports, low, high, odd),
-            UsedPorts::Many(words, _) => first_clear(words, low, high, odd),
+            UsedPorts::Sorted(ports) => first_gap(ports, low, high, odd),
+            UsedPorts::Bitmap(words, _) => first_clear(words, low, high, odd),
         }
     }
 }
 
 /// The ports whose bits are set, in order.
 fn ports_of(words: &[u64; WORDS]) -> impl Iterator<Item = u16> + '_ {
-    (0..).zip(words).flat_map(|(at, &word): (u16, _)| {
+    (0..).zip(words).flat_map(|(index, &word): (u16, _)| {
         let mut left: u64 = word;
         std::iter::from_fn(move || {
             let bit = left.trailing_zeros() as u16;
             left &= left.checked_sub(1)?;
-            Some(at * 64 + bit)
+            Some(index * 64 + bit)
         })
     })
 }
@@ -345,15 +346,15 @@ fn first_clear(words: &[u64; WORDS], low: u16, high: u16, odd: Option<bool>) -> 
         None => u64::MAX,
     };
     let (from, to) = (low / 64, high / 64);
-    (from..=to).find_map(|at| {
-        let mut free = !words[usize::from(at)] & wanted;
-        if at == from {
+    (from..=to).find_map(|index| {
+        let mut free = !words[usize::from(index)] & wanted;
+        if index == from {
             free &= u64::MAX << (low % 64);
         }
-        if at == to {
+        if index == to {
             free &= u64::MAX >> (63 - high % 64);
         }
-        (free != 0).then(|| at * 64 + free.trailing_zeros() as u16)
+        (free != 0).then(|| index * 64 + free.trailing_zeros() as u16)
     })
 }
 
@@ -397,7 +398,7 @@ mod tests {
             used.insert(port)
         });
         let mut secrets = NatRandom::new(mmb_random::Seed::repeatable(1));
-        let request = |ranges| PortRequest { ranges, first: [None; 2], odd: Some(false) };
+        let request = |ranges| PortRequest { ranges, preferred: [None; 2], odd: Some(false) };
         assert_eq!(request(&[(0, u16::MAX)]).find(&used, &mut secrets, &mut |_| false), PortSearch::Port(7));
         assert_eq!(request(&[(0, u16::MAX)]).find(&used, &mut secrets, &mut |_| true), PortSearch::Taken);
         assert_eq!(

@@ -23,13 +23,13 @@ impl Nat {
         arrived: &Tuple,
         sent: Tuple,
     ) -> Result<Translated, NatError> {
-        let own = self::own(mapping, arrived, &sent);
-        let mapping = own.as_ref().unwrap_or(mapping);
+        let retaining = retaining_mapping(mapping, arrived, &sent);
+        let mapping = retaining.as_ref().unwrap_or(mapping);
         // A protocol whose ports NAT may not choose has no binding to restore.
         let inside = if sent.may_map_ports() { self.inside(mapping, arrived)? } else { None };
         let binding = match inside {
             Some(inside) => {
-                let binding = self.bind_again(&inside, mapping, &sent);
+                let binding = self.rebind(&inside, mapping, &sent);
                 self.pools.targets.release(inside.target);
                 Some(binding?)
             }
@@ -38,11 +38,11 @@ impl Nat {
         let mut translated = self.lease(sent, binding, None)?;
         let Tuple { addresses, wire, proto, family, .. } = *arrived;
         let outside = OutsideAddress { address: addresses[DESTINATION], wire, proto, family };
-        let led = |inside: &InsideEnd| {
+        let was_redirected = |inside: &InsideEnd| {
             (inside.address, inside.port) == (sent.addresses[DESTINATION], sent.port(DESTINATION))
         };
-        if let Some(number) = self.bindings.of_outside(&outside, arrived.port(DESTINATION))
-            && led(&self.bindings.get(number).inside)
+        if let Some(number) = self.bindings.find_outside(&outside, arrived.port(DESTINATION))
+            && was_redirected(&self.bindings.get(number).inside)
         {
             if !self.leases.reserve() {
                 self.release(translated.lease);
@@ -51,7 +51,7 @@ impl Nat {
             self.bindings.hold(number);
             let mut lease = self.leases.take(translated.lease);
             lease.bindings[DESTINATION] = Some(number);
-            translated.lease = self.leases.keep(lease);
+            translated.lease = self.leases.store(lease);
         }
         Ok(translated)
     }
@@ -62,9 +62,9 @@ impl Nat {
         let mut count = 0;
         for (mapping, arrived, sent) in next {
             let ranges = mapping.sport.as_ref().map(PortMapping::ranges);
-            let is = |target: &SourceTarget| target.is(mapping.saddr.as_ref(), ranges);
+            let is = |target: &SourceTarget| target.matches(mapping.saddr.as_ref(), ranges);
             let Some(target) = self.pools.targets.last(is).filter(|_| sent.may_map_ports()) else { continue };
-            let inside = InsideEnd::of(&arrived, target);
+            let inside = InsideEnd::new(&arrived, target);
             self.bindings.prefetch_inside(&inside);
             self.pools.prefetch_inside(&inside);
             let InsideEnd { wire, proto, family, .. } = inside;
@@ -73,20 +73,16 @@ impl Nat {
             self.pools.prefetch_port(&outside, sent.ports[SOURCE]);
             count += 1;
         }
-        self.bindings.prefetch_places(count).for_each(|id| self.peers.prefetch(id));
-        self.pools.prefetch_places(count);
+        self.bindings.prefetch_slots(count).for_each(|id| self.peers.prefetch(id));
+        self.pools.prefetch_slots(count);
     }
 
-    fn bind_again(
-        &mut self,
-        inside: &InsideEnd,
-        mapping: &Mapping,
-        sent: &Tuple,
-    ) -> Result<BindingId, NatError> {
+    fn rebind(&mut self, inside: &InsideEnd, mapping: &Mapping, sent: &Tuple) -> Result<BindingId, NatError> {
         let (address, port) = (sent.addresses[SOURCE], sent.ports[SOURCE]);
         let InsideEnd { wire, proto, family, .. } = *inside;
         // The inside endpoint may have several bindings.
-        if let Some(number) = self.bindings.of_outside(&OutsideAddress { address, wire, proto, family }, port)
+        if let Some(number) =
+            self.bindings.find_outside(&OutsideAddress { address, wire, proto, family }, port)
             && self.bindings.get(number).inside == *inside
         {
             self.bindings.hold(number);
@@ -94,15 +90,15 @@ impl Nat {
         }
         let column = column(inside.proto, class(mapping, inside));
         let end = (address, port);
-        let end = self.pools.take_again(inside, mapping.saddr.as_ref(), end, column, &mut self.secrets)?;
-        let is_shared = self.bindings.of_inside(inside).is_none();
+        let end = self.pools.retake(inside, mapping.saddr.as_ref(), end, column, &mut self.secrets)?;
+        let is_shared = self.bindings.find_inside(inside).is_none();
         self.bind(*inside, end, is_shared)
     }
 }
 
 /// A mapping that keeps a connection's outside endpoint from others, if the source is translated but the
 /// rules of the connection translate no source any more.
-fn own(mapping: &Mapping, arrived: &Tuple, sent: &Tuple) -> Option<Mapping> {
+fn retaining_mapping(mapping: &Mapping, arrived: &Tuple, sent: &Tuple) -> Option<Mapping> {
     let source = |tuple: &Tuple| (tuple.addresses[SOURCE], tuple.ports[SOURCE]);
     let translates = mapping.saddr.is_some() || mapping.sport.is_some();
     if translates || source(arrived) == source(sent) {

@@ -19,7 +19,7 @@ use mmb_policy::settings::PortsPerHost;
 #[derive(Clone, Debug)]
 pub struct PortShortage<'a> {
     /// The host has reached its limit, so that only ports of the connection's own host help.
-    own: bool,
+    is_host_limit: bool,
     /// That limit depends on the ports that other hosts leave free.
     is_shared: bool,
     host: u128,
@@ -36,14 +36,14 @@ pub struct PortShortage<'a> {
 
 impl PortShortage<'_> {
     /// Whether the host has reached its limit of ports, so that only its own ports help.
-    pub fn is_own(&self) -> bool {
-        self.own
+    pub fn is_host_limit(&self) -> bool {
+        self.is_host_limit
     }
 
     /// Under [`PortsPerHost::Share`], the shortage of the pool that limits the host's share: ports of any
     /// host help.
-    pub fn of_pool(&self) -> Option<Self> {
-        (self.own && self.is_shared).then(|| PortShortage { own: false, ..self.clone() })
+    pub fn pool_shortage(&self) -> Option<Self> {
+        (self.is_host_limit && self.is_shared).then(|| PortShortage { is_host_limit: false, ..self.clone() })
     }
 
     /// Number of ports that the host holds.
@@ -55,12 +55,13 @@ impl PortShortage<'_> {
     /// host's own ports are equal. So are shortages of the same outside address or pool, if the hosts hold
     /// about the same number of ports (as a power of two).
     pub fn key(&self) -> Tuple {
-        let PortShortage { own, host, wire, proto, family, column, held, .. } = *self;
-        let whose = if own { host } else { self.paired.unwrap_or(0) };
-        let of_pool = if self.addresses.is_empty() { 0 } else { self.addresses.nth(0) };
-        let magnitude = if own { 0 } else { held.checked_ilog2().map_or(0, |power| power as u16 + 1) };
-        let ports = [u16::from(column) << 1 | u16::from(own), magnitude];
-        Tuple { addresses: [whose, of_pool], ports, wire, proto, family, ..Tuple::default() }
+        let PortShortage { is_host_limit, host, wire, proto, family, column, held, .. } = *self;
+        let whose = if is_host_limit { host } else { self.paired.unwrap_or(0) };
+        let pool = if self.addresses.is_empty() { 0 } else { self.addresses.nth(0) };
+        let magnitude =
+            if is_host_limit { 0 } else { held.checked_ilog2().map_or(0, |power| power as u16 + 1) };
+        let ports = [u16::from(column) << 1 | u16::from(is_host_limit), magnitude];
+        Tuple { addresses: [whose, pool], ports, wire, proto, family, ..Tuple::default() }
     }
 }
 
@@ -72,7 +73,7 @@ impl Nat {
         arrived: &Tuple,
         why: NatError,
     ) -> Option<PortShortage<'a>> {
-        let own = match why {
+        let is_host_limit = match why {
             NatError::HostLimit => true,
             NatError::NoPort => false,
             NatError::NoAddress | NatError::NoServer | NatError::NoMemory | NatError::Clash => return None,
@@ -89,7 +90,7 @@ impl Nat {
         let host = host_of(inside.address, family);
         let is_shared = self.pools.ports_per_host == PortsPerHost::Share;
         Some(PortShortage {
-            own,
+            is_host_limit,
             is_shared,
             host,
             wire,
@@ -105,18 +106,19 @@ impl Nat {
 
     /// The number of ports that the host of a lease's connection holds, if the end of that connection would
     /// free a suitable port.
-    pub fn would_free(&self, lease: LeaseId, lacking: &PortShortage<'_>) -> Option<u32> {
+    pub fn would_free(&self, lease: LeaseId, shortage: &PortShortage<'_>) -> Option<u32> {
         let binding = self.bindings.get(self.leases.source(lease)?);
         let (inside, outside) = (&binding.inside, binding.outside());
-        let is_of_pool = match lacking.paired.filter(|_| !lacking.own) {
+        let is_in_pool = match shortage.paired.filter(|_| !shortage.is_host_limit) {
             Some(address) => outside.address == address,
-            None => lacking.addresses.index_of(outside.address).is_some(),
+            None => shortage.addresses.index_of(outside.address).is_some(),
         };
         let helps = binding.has_one_connection()
-            && (outside.wire, outside.proto, outside.family) == (lacking.wire, lacking.proto, lacking.family)
-            && is_of_pool
-            && within(lacking.ranges, binding.port)
-            && (!lacking.own || host_of(inside.address, inside.family) == lacking.host);
+            && (outside.wire, outside.proto, outside.family)
+                == (shortage.wire, shortage.proto, shortage.family)
+            && is_in_pool
+            && within(shortage.ranges, binding.port)
+            && (!shortage.is_host_limit || host_of(inside.address, inside.family) == shortage.host);
         helps.then(|| self.pools.held(inside, binding.column))
     }
 }

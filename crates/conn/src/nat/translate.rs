@@ -37,12 +37,12 @@ pub struct Nat {
 }
 
 /// The maximum number of connections that [`Nat::prefetch_new`] prefetches for.
-pub const AHEAD: usize = 32;
+pub const MAX_PREFETCHED: usize = 32;
 
 /// How many destinations are tried if a connection's reply tuple is already in use.
-const DESTINATIONS: u64 = 4;
+const MAX_DESTINATIONS: u64 = 4;
 /// How many outside addresses are tried for a connection that has no ports, or keeps them.
-const ADDRESSES: u64 = 16;
+const MAX_ADDRESSES: u64 = 16;
 
 impl Nat {
     /// A NAT without bindings.
@@ -82,15 +82,15 @@ impl Nat {
         arrived: &Tuple,
         taken: &dyn Fn(&Tuple) -> bool,
     ) -> Result<Translated, NatError> {
-        for attempt in 0..DESTINATIONS {
-            let to = self.destinations.choose(rule, mapping, arrived, attempt, &mut self.secrets)?;
+        for attempt in 0..MAX_DESTINATIONS {
+            let destination = self.destinations.choose(rule, mapping, arrived, attempt, &mut self.secrets)?;
             let mut sent = *arrived;
-            sent.addresses[DESTINATION] = to.address;
+            sent.addresses[DESTINATION] = destination.address;
             if maps_destination_port(arrived.proto) {
-                sent.ports[DESTINATION] = to.port;
+                sent.ports[DESTINATION] = destination.port;
             }
             match self.source(mapping, sent, taken) {
-                Ok((sent, binding)) => return self.lease(sent, binding, to.counted),
+                Ok((sent, binding)) => return self.lease(sent, binding, destination.counted),
                 Err(NatError::Clash) if mapping.has_choice() => {}
                 Err(refused) => return Err(refused),
             }
@@ -106,31 +106,31 @@ impl Nat {
         new: impl Iterator<Item = (Tuple, &'m Mapping)>,
         mut expect: impl FnMut(&Tuple, &Tuple),
     ) {
-        let mut ends = ArrayVec::<(Tuple, InsideEnd, [u64; 2], &'m ValueSet), AHEAD>::new();
-        for (arrived, mapping) in new.take(AHEAD) {
+        let mut ends = ArrayVec::<(Tuple, InsideEnd, [u64; 2], &'m ValueSet), MAX_PREFETCHED>::new();
+        for (arrived, mapping) in new.take(MAX_PREFETCHED) {
             let Some(addresses) = mapping.saddr.as_ref().filter(|addresses| !addresses.is_empty()) else {
                 continue;
             };
             let ranges = mapping.sport.as_ref().map(PortMapping::ranges);
-            let is = |target: &SourceTarget| target.is(Some(addresses), ranges);
+            let is = |target: &SourceTarget| target.matches(Some(addresses), ranges);
             let Some(target) = self.pools.targets.last(is).filter(|_| arrived.may_map_ports()) else {
                 continue;
             };
-            let inside = InsideEnd::of(&arrived, target);
+            let inside = InsideEnd::new(&arrived, target);
             let hashes = [self.bindings.prefetch_inside(&inside), self.pools.prefetch_inside(&inside)];
             if self.settings.nat_contiguity {
                 self.bindings.prefetch_inside(&inside.neighbour());
             }
             ends.push((arrived, inside, hashes, addresses));
         }
-        for (_, _, [of_inside, of_host], _) in &ends {
-            self.bindings.prefetch_of_inside(*of_inside);
-            self.pools.prefetch_pair(*of_host);
+        for (_, _, [inside_hash, host_hash], _) in &ends {
+            self.bindings.prefetch_binding(*inside_hash);
+            self.pools.prefetch_pair(*host_hash);
         }
-        self.bindings.prefetch_places(ends.len()).for_each(|id| self.peers.prefetch(id));
-        self.pools.prefetch_places(ends.len());
-        for (arrived, inside, [_, of_host], addresses) in &ends {
-            let outside = self.pools.likely_outside(inside, *of_host, addresses);
+        self.bindings.prefetch_slots(ends.len()).for_each(|id| self.peers.prefetch(id));
+        self.pools.prefetch_slots(ends.len());
+        for (arrived, inside, [_, host_hash], addresses) in &ends {
+            let outside = self.pools.likely_outside(inside, *host_hash, addresses);
             self.bindings.prefetch_outside(&outside, inside.port);
             expect(arrived, &with_source(*arrived, outside.address, inside.port));
         }
@@ -161,7 +161,7 @@ impl Nat {
         if itself || query && translated.lease.is_some() {
             return Ok(translated);
         }
-        let Some(number) = self.bindings.of_outside(&outside, dport) else {
+        let Some(number) = self.bindings.find_outside(&outside, dport) else {
             return Ok(translated);
         };
         let inside = self.bindings.get(number).inside;
@@ -195,7 +195,7 @@ impl Nat {
         sent.ports[if query { SOURCE } else { DESTINATION }] = inside.port;
         let mut lease = self.leases.take(translated.lease);
         lease.bindings[DESTINATION] = Some(number);
-        Ok(Translated { sent, lease: self.leases.keep(lease) })
+        Ok(Translated { sent, lease: self.leases.store(lease) })
     }
 
     /// Releases the NAT state of a connection.
@@ -253,7 +253,7 @@ impl Nat {
     /// The inside endpoint bound to an outside address and port: for hairpinning (RFC 4787, REQ-9) and
     /// endpoint-independent filtering.
     pub fn owner(&self, proto: u8, family: u8, wire: Wire, address: u128, port: u16) -> Option<(u128, u16)> {
-        let number = self.bindings.of_outside(&OutsideAddress { address, wire, proto, family }, port)?;
+        let number = self.bindings.find_outside(&OutsideAddress { address, wire, proto, family }, port)?;
         let inside = &self.bindings.get(number).inside;
         Some((inside.address, inside.port))
     }
@@ -271,7 +271,9 @@ impl Nat {
     pub fn inside_mac(&self, sent: &Tuple) -> Option<[u8; 6]> {
         let Tuple { addresses, wire, proto, family, .. } = *sent;
         let outside = OutsideAddress { address: addresses[DESTINATION], wire, proto, family };
-        self.bindings.of_outside(&outside, sent.port(DESTINATION)).and_then(|binding| self.peers.mac(binding))
+        self.bindings
+            .find_outside(&outside, sent.port(DESTINATION))
+            .and_then(|binding| self.peers.mac(binding))
     }
 
     /// Number of bindings.
@@ -296,10 +298,10 @@ impl Nat {
         binding: Option<BindingId>,
         counted: Option<CountedServer>,
     ) -> Result<Translated, NatError> {
-        let noted = self.settings.nat_filtering == NatFiltering::AddressDependent;
+        let records_peer = self.settings.nat_filtering == NatFiltering::AddressDependent;
         let is_kept =
             self.leases.reserve() && counted.is_none_or(|counted| self.destinations.reserve(counted));
-        let peer = match binding.filter(|_| noted && is_kept) {
+        let peer = match binding.filter(|_| records_peer && is_kept) {
             Some(number) => self.peers.hold(number, sent.addresses[DESTINATION]).map(Some),
             None => is_kept.then_some(None),
         };
@@ -313,13 +315,13 @@ impl Nat {
             self.destinations.hold(counted);
         }
         let lease = Lease { bindings: [binding, None], counted, peer };
-        Ok(Translated { sent, lease: self.leases.keep(lease) })
+        Ok(Translated { sent, lease: self.leases.store(lease) })
     }
 
     fn unbind(&mut self, id: BindingId) {
-        if let Some(gone) = self.bindings.release(id) {
+        if let Some(released) = self.bindings.release(id) {
             self.peers.forget(id);
-            self.pools.give_back(&gone.inside, gone.end());
+            self.pools.release(&released.inside, released.end());
         }
     }
 
@@ -332,7 +334,7 @@ impl Nat {
     ) -> Result<(Tuple, Option<BindingId>), NatError> {
         let Some(inside) = self.inside(mapping, &sent)? else {
             return if taken(&sent.reversed()) {
-                self.beside(mapping, sent, taken)
+                self.with_other_port(mapping, sent, taken)
             } else {
                 Ok((sent, None))
             };
@@ -365,19 +367,19 @@ impl Nat {
         arrived: &Tuple,
     ) -> Result<InsideEnd, NatError> {
         let targets = &mut self.pools.targets;
-        let is = |target: &SourceTarget| target.is(pool, ranges);
+        let is = |target: &SourceTarget| target.matches(pool, ranges);
         let target = targets
             .hold_last(is)
             .or_else(|| {
                 targets.hold(SourceTarget { addresses: pool.cloned(), ranges: ranges.cloned() }, |_| ())
             })
             .ok_or(NatError::NoMemory)?;
-        Ok(InsideEnd::of(arrived, target))
+        Ok(InsideEnd::new(arrived, target))
     }
 
     /// Assigns another port of its own address to a connection whose source no rule translates. This is
     /// necessary if its destination is mapped to one with which this port already communicates.
-    fn beside(
+    fn with_other_port(
         &mut self,
         mapping: &Mapping,
         sent: Tuple,
@@ -401,7 +403,7 @@ impl Nat {
         sent: Tuple,
         taken: &dyn Fn(&Tuple) -> bool,
     ) -> Result<(Tuple, Option<BindingId>), NatError> {
-        let shared = self.bindings.of_inside(inside);
+        let shared = self.bindings.find_inside(inside);
         if let Some(number) = shared {
             let binding = self.bindings.get(number);
             let sent = with_source(sent, binding.address, binding.port);
@@ -426,7 +428,7 @@ impl Nat {
         is_shared: bool,
     ) -> Result<BindingId, NatError> {
         self.bindings.bind(inside, end, is_shared).ok_or_else(|| {
-            self.pools.give_back(&inside, end);
+            self.pools.release(&inside, end);
             NatError::NoMemory
         })
     }
@@ -438,16 +440,16 @@ impl Nat {
         class: u8,
         taken: &dyn Fn(u128, u16) -> bool,
     ) -> Result<OutsideEnd, NatError> {
-        let asked = mapping.sport.as_ref().map(PortMapping::ranges);
+        let requested = mapping.sport.as_ref().map(PortMapping::ranges);
         let shuffled = mapping.sport.as_ref().is_some_and(PortMapping::is_shuffled);
-        let keeps = Some(inside.port).filter(|_| !shuffled);
+        let own = Some(inside.port).filter(|_| !shuffled);
         let has_parity = !matches!(inside.proto, proto::ICMP | proto::ICMP6) && !shuffled;
         let odd = Some(inside.port % 2 == 1).filter(|_| self.settings.nat_parity && has_parity);
-        let beside =
-            if self.settings.nat_contiguity && has_parity { self.beside_neighbour(inside) } else { None };
+        let adjacent =
+            if self.settings.nat_contiguity && has_parity { self.adjacent_port(inside) } else { None };
         let request = PortRequest {
-            ranges: asked.map_or(CLASSES[usize::from(class)], |ranges| ranges),
-            first: [keeps, beside],
+            ranges: requested.map_or(CLASSES[usize::from(class)], |ranges| ranges),
+            preferred: [own, adjacent],
             odd,
         };
         let found = match &mapping.saddr {
@@ -468,8 +470,8 @@ impl Nat {
 
     /// The port that forms an even-odd pair with the outside port of the inside port's neighbour. RTP uses an
     /// even port, and RTCP the odd port above it.
-    fn beside_neighbour(&self, inside: &InsideEnd) -> Option<u16> {
-        let neighbour = self.bindings.of_inside(&inside.neighbour())?;
+    fn adjacent_port(&self, inside: &InsideEnd) -> Option<u16> {
+        let neighbour = self.bindings.find_inside(&inside.neighbour())?;
         Some(self.bindings.get(neighbour).port)
             .filter(|port| port % 2 != inside.port % 2)
             .map(|port| port ^ 1)
@@ -488,7 +490,7 @@ impl Nat {
             return Err(NatError::NoAddress);
         }
         let mut index = self.pools.index_for(inside, addresses);
-        for _ in 0..ADDRESSES {
+        for _ in 0..MAX_ADDRESSES {
             let sent = with_source(sent, addresses.nth(index), sent.ports[SOURCE]);
             if !taken(&sent.reversed()) {
                 return Ok((sent, None));

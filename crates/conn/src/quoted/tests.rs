@@ -71,9 +71,9 @@ fn options_and_extension_headers_are_stepped_over() {
 fn an_endless_chain_ends() {
     let chain: Vec<u8> = [60, 0, 0, 0, 0, 0, 0, 0].repeat(200);
     assert_eq!(quoted(&ip6(60, &chain), 6), None);
-    let most = usize::from(ParserLimits::default().ip6_headers);
-    let mut chain: Vec<u8> = [60, 0, 0, 0, 0, 0, 0, 0].repeat(most);
-    chain[(most - 1) * 8] = 17;
+    let max = usize::from(ParserLimits::default().ip6_headers);
+    let mut chain: Vec<u8> = [60, 0, 0, 0, 0, 0, 0, 0].repeat(max);
+    chain[(max - 1) * 8] = 17;
     chain.extend(UDP);
     assert!(quoted(&ip6(60, &chain), 6).is_some());
 }

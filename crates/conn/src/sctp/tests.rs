@@ -14,12 +14,12 @@ fn init(kind: u16, tag: u32, initiate_tag: u32) -> SctpChunks {
 }
 
 /// An association whose packets are tracked.
-struct SctpScript(TcpTracker, ConnState);
+struct SctpScript(ConnTracker, ConnState);
 
 impl SctpScript {
     fn begin() -> SctpScript {
         let (tracker, state) =
-            TcpTracker::associate(&init(INIT, 0, TO_CLIENT), Pickup::Strict).expect("an INIT begins");
+            ConnTracker::associate(&init(INIT, 0, TO_CLIENT), Pickup::Strict).expect("an INIT begins");
         assert_eq!(state, ConnState::SynSent);
         SctpScript(tracker, state)
     }
@@ -35,8 +35,8 @@ impl SctpScript {
     #[track_caller]
     fn goes(&mut self, direction: Direction, chunks: SctpChunks, next: ConnState) {
         match self.0.chunks(self.1, direction, &chunks) {
-            TcpOutcome::Moves(state) => self.1 = state,
-            TcpOutcome::Stays | TcpOutcome::Noted => {}
+            TrackOutcome::Moves(state) => self.1 = state,
+            TrackOutcome::Stays | TrackOutcome::Noted => {}
             other => panic!("{other:?}"),
         }
         assert_eq!(self.1, next);
@@ -45,7 +45,7 @@ impl SctpScript {
     #[track_caller]
     fn not(&mut self, direction: Direction, chunks: SctpChunks, why: Invalid) {
         let before = self.0;
-        assert_eq!(self.0.chunks(self.1, direction, &chunks), TcpOutcome::Invalid(why));
+        assert_eq!(self.0.chunks(self.1, direction, &chunks), TrackOutcome::Invalid(why));
         assert_eq!(self.0, before);
     }
 }
@@ -61,7 +61,7 @@ fn an_association_opens_and_is_shut_down() {
     play.goes(Forward, with(SHUTDOWN, TO_SERVER), ConnState::FinWait);
     play.goes(Reply, with(SHUTDOWN_ACK, TO_CLIENT), ConnState::Closing);
     play.goes(Forward, with(SHUTDOWN_COMPLETE, TO_SERVER), ConnState::TimeWait);
-    assert_eq!(play.0.chunks(play.1, Forward, &init(INIT, 0, 9)), TcpOutcome::Reopens);
+    assert_eq!(play.0.chunks(play.1, Forward, &init(INIT, 0, 9)), TrackOutcome::Reopens);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn chunks_that_must_be_alone_are() {
 
 #[test]
 fn only_an_init_begins_strictly_and_nothing_begins_that_answers() {
-    let begins = |chunks, pickup| TcpTracker::associate(&chunks, pickup).map(|(_, state)| state);
+    let begins = |chunks, pickup| ConnTracker::associate(&chunks, pickup).map(|(_, state)| state);
     assert_eq!(begins(with(0, 5), Pickup::Strict), Err(Invalid::NotSyn));
     assert_eq!(begins(with(0, 5), Pickup::Loose), Ok(ConnState::Unreplied));
     assert_eq!(begins(with(0, 0), Pickup::Loose), Err(Invalid::BadTag));
@@ -103,7 +103,7 @@ fn only_an_init_begins_strictly_and_nothing_begins_that_answers() {
 
 #[test]
 fn what_is_picked_up_takes_each_direction_s_first_tag() {
-    let (tracker, state) = TcpTracker::associate(&with(0, TO_SERVER), Pickup::Loose).expect("data");
+    let (tracker, state) = ConnTracker::associate(&with(0, TO_SERVER), Pickup::Loose).expect("data");
     let mut play = SctpScript(tracker, state);
     play.not(Forward, with(0, TO_CLIENT), Invalid::BadTag);
     play.not(Reply, with(ABORT, 77), Invalid::BadTag);
@@ -115,13 +115,13 @@ fn what_is_picked_up_takes_each_direction_s_first_tag() {
 /// announced.
 #[test]
 fn what_was_picked_up_takes_a_tag_that_a_restart_named() {
-    let (tracker, state) = TcpTracker::associate(&with(0, TO_SERVER), Pickup::Loose).expect("data");
+    let (tracker, state) = ConnTracker::associate(&with(0, TO_SERVER), Pickup::Loose).expect("data");
     let mut play = SctpScript(tracker, state);
     play.goes(Forward, init(INIT, 0, TO_CLIENT), ConnState::Unreplied);
     play.goes(Reply, init(INIT_ACK, TO_CLIENT, 0x4444), ConnState::Unreplied);
     play.goes(Reply, with(0, TO_CLIENT), ConnState::Established);
     play.not(Reply, with(0, 0x4444), Invalid::BadTag);
-    assert!(play.0.is_of_association());
+    assert!(play.0.is_association());
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn an_end_may_restart_and_nobody_else_may_say_so() {
     play.goes(Forward, with(COOKIE_ECHO, 0x4444), ConnState::Established);
     play.goes(Reply, with(COOKIE_ACK, 0x3333), ConnState::Established);
     play.not(Reply, with(0, TO_CLIENT), Invalid::BadTag);
-    assert!(play.0.is_of_association());
+    assert!(play.0.is_association());
 }
 
 /// A sender that knows only the tuple may send an INIT with a tag of its choice. No packet with that tag
@@ -166,12 +166,12 @@ fn a_stranger_s_init_replaces_no_tag_that_an_answer_confirmed() {
     play.goes(Forward, init(INIT, 0, 0x3333), ConnState::Established);
     play.goes(Reply, init(INIT_ACK, 0x3333, 0x4444), ConnState::Established);
     for direction in [Forward, Reply] {
-        assert_eq!(play.0.chunks(play.1, direction, &init(INIT, 0, 0x7777)), TcpOutcome::Noted);
+        assert_eq!(play.0.chunks(play.1, direction, &init(INIT, 0, 0x7777)), TrackOutcome::Noted);
     }
     play.goes(Forward, with(COOKIE_ECHO, 0x4444), ConnState::Established);
     play.goes(Reply, with(COOKIE_ACK, 0x3333), ConnState::Established);
     play.not(Reply, with(0, 0x7777), Invalid::BadTag);
-    assert!(play.0.is_of_association());
+    assert!(play.0.is_association());
 }
 
 #[test]
@@ -183,8 +183,8 @@ fn what_an_init_in_an_association_leads_to_is_noted_alone() {
         (Forward, with(ABORT, 0x7777)),
     ];
     for (direction, chunks) in noted {
-        assert_eq!(play.0.chunks(play.1, direction, &chunks), TcpOutcome::Noted);
-        assert!(play.0.is_of_association());
+        assert_eq!(play.0.chunks(play.1, direction, &chunks), TrackOutcome::Noted);
+        assert!(play.0.is_association());
     }
     play.not(Forward, with(0, 0x7777), Invalid::BadTag);
     play.goes(Forward, with(0, TO_SERVER), ConnState::Established);
@@ -225,7 +225,7 @@ fn chunks_are_read_as_far_as_they_go() {
     assert_eq!(chunks, expected, "what stands behind data does not count");
     assert_eq!(SctpChunks::read(&packet[..7]), None);
     let empty: Vec<u8> = packet[..12].iter().copied().chain([9, 0, 0, 4].repeat(1000)).collect();
-    assert_eq!(SctpChunks::read(&empty).map(|chunks| chunks.count), Some(MOST_CHUNKS));
+    assert_eq!(SctpChunks::read(&empty).map(|chunks| chunks.count), Some(MAX_CHUNKS));
     packet[14..16].copy_from_slice(&[0, 3]);
     assert_eq!(
         SctpChunks::read(&packet).and_then(|chunks| chunks.fault()),

@@ -1,7 +1,7 @@
 //! Times connections out, a bounded number per call.
 
 use super::ConnectionTable;
-use crate::owner::{STEPS, TOGETHER, TableOwner};
+use crate::owner::{CLOSE_BATCH, STEPS, TableOwner};
 use crate::slab::ConnectionSlab;
 use crate::wheel::{self, CLOSED, ExpiryQueues, HALF_OPEN};
 use crate::{CloseReason, ConnId, Direction, LONGEST_S};
@@ -19,11 +19,11 @@ const CHECKED_PER_MS: u64 = 250;
 /// The maximum number of connections that such a call checks, which takes some milliseconds. Only a host that
 /// did not call for 64 milliseconds reaches it. A host that sleeps longer checks
 /// [`ConnectionTable::is_behind`].
-pub(super) const MOST_CHECKED: u64 = 1 << 14;
+pub(super) const MAX_CHECKED: u64 = 1 << 14;
 
 /// The time until an offloaded connection that seems to have timed out is checked again. Its owner may not
 /// have reported its last packets yet.
-const UNSEEN_MS: u64 = 250;
+const OFFLOADED_RECHECK_MS: u64 = 250;
 
 /// A walk along a queue from its front. Connections that the walk has passed may leave the queue.
 struct QueueWalk {
@@ -34,7 +34,7 @@ struct QueueWalk {
 impl QueueWalk {
     /// Adds the next connection to `ids`, and prefetches the one after it. False if there is none.
     #[inline]
-    fn step(&mut self, slab: &ConnectionSlab, ids: &mut ArrayVec<ConnId, TOGETHER>) -> bool {
+    fn step(&mut self, slab: &ConnectionSlab, ids: &mut ArrayVec<ConnId, CLOSE_BATCH>) -> bool {
         let Some(id) = self.next.filter(|_| self.left > 0) else { return false };
         self.left -= 1;
         ids.push(id);
@@ -62,20 +62,20 @@ impl ConnectionTable {
     /// this, the more connections are checked.
     pub fn advance_idle(&mut self, now_ms: u64, owner: &mut impl TableOwner) {
         let before_ms = std::mem::replace(&mut self.idle_ms, now_ms.max(self.now_ms));
-        let most = self.idle_ms.saturating_sub(before_ms).saturating_mul(CHECKED_PER_MS).min(MOST_CHECKED);
-        self.advance_by(now_ms, CHECKED.max(most as usize), owner);
+        let max = self.idle_ms.saturating_sub(before_ms).saturating_mul(CHECKED_PER_MS).min(MAX_CHECKED);
+        self.advance_by(now_ms, CHECKED.max(max as usize), owner);
     }
 
-    fn advance_by(&mut self, now_ms: u64, most: usize, owner: &mut impl TableOwner) {
+    fn advance_by(&mut self, now_ms: u64, max: usize, owner: &mut impl TableOwner) {
         let clock_jump = now_ms.saturating_sub(self.now_ms) > u64::from(LONGEST_S) * 1000;
         self.now_ms = self.now_ms.max(now_ms);
         if clock_jump && self.len > 0 {
             return self.end_all(owner);
         }
-        let mut left = most;
-        for order in HALF_OPEN.start..CLOSED.end {
+        let mut left = max;
+        for list in HALF_OPEN.start..CLOSED.end {
             while left > 0
-                && let Some(first) = self.queues.first(order)
+                && let Some(first) = self.queues.first(list)
                 && self.has_timed_out(first)
             {
                 left -= self.check_queue(first, left, owner);
@@ -89,27 +89,27 @@ impl ConnectionTable {
         }
         self.continue_sweep(left, owner);
         self.sweep_epochs();
-        self.behind = left == 0 || self.sweep.is_some();
+        self.is_behind = left == 0 || self.sweep.is_some();
     }
 
-    /// Checks connections from the front of a queue, at most `most`, and ends those that have timed out.
-    /// Others in the wheel move to the slot of their timeout; in an order, the first one that has not timed
+    /// Checks connections from the front of a queue, at most `max`, and ends those that have timed out.
+    /// Others in the wheel move to the slot of their timeout; in an eviction list, the first one that has not timed
     /// out ends the check. Returns how many were checked.
     ///
     /// Connections are handled in groups, in steps that each prefetch what the next step reads. A queue is a
     /// list, and a record contains the id of its successor. So the next group is collected one record at a
     /// time while this group ends.
-    fn check_queue(&mut self, first: ConnId, most: usize, owner: &mut impl TableOwner) -> usize {
+    fn check_queue(&mut self, first: ConnId, max: usize, owner: &mut impl TableOwner) -> usize {
         let is_wheel = ExpiryQueues::is_in_wheel(&self.slab, first);
         let mut checked = 0;
-        let mut walk = QueueWalk { next: Some(first), left: most };
-        let mut ids = ArrayVec::<ConnId, TOGETHER>::new();
+        let mut walk = QueueWalk { next: Some(first), left: max };
+        let mut ids = ArrayVec::<ConnId, CLOSE_BATCH>::new();
         loop {
             while !ids.is_full() && walk.step(&self.slab, &mut ids) {}
             if ids.is_empty() {
                 return checked;
             }
-            let mut ending = ArrayVec::<Ending, TOGETHER>::new();
+            let mut ending = ArrayVec::<Ending, CLOSE_BATCH>::new();
             for id in ids.drain(..) {
                 if self.has_timed_out(id) {
                     let hashes =
@@ -127,7 +127,7 @@ impl ConnectionTable {
             for step in 0..STEPS {
                 owner.prefetch(step, &mut ending.iter().map(|ending| (ending.id, *self.ids(ending.id))));
             }
-            owner.closed_together(ending.into_iter().map(|Ending { id, hashes }| {
+            owner.closed_batch(ending.into_iter().map(|Ending { id, hashes }| {
                 walk.step(&self.slab, &mut ids);
                 let reason = CloseReason::expired(self.state(id));
                 (self.remove_hashed(id, hashes), reason)
@@ -139,7 +139,7 @@ impl ConnectionTable {
     /// idle host should then call it again.
     #[inline]
     pub fn is_behind(&self) -> bool {
-        self.behind && self.len > 0
+        self.is_behind && self.len > 0
     }
 
     fn end_all(&mut self, owner: &mut impl TableOwner) {
@@ -151,9 +151,9 @@ impl ConnectionTable {
     }
 
     /// Checks again when connections expire, since their timeouts may have become shorter.
-    fn continue_sweep(&mut self, most: usize, owner: &mut impl TableOwner) {
+    fn continue_sweep(&mut self, max: usize, owner: &mut impl TableOwner) {
         let Some(from) = self.sweep else { return };
-        let (ids, next) = self.slab.ids(from, most);
+        let (ids, next) = self.slab.ids(from, max);
         for id in ids {
             if !self.slab.is_live(id) || !ExpiryQueues::is_in_wheel(&self.slab, id) {
                 continue;
@@ -174,8 +174,8 @@ impl ConnectionTable {
     }
 
     fn requeue(&mut self, id: ConnId) {
-        let least = if self.slab.line(id).is_offloaded() { UNSEEN_MS } else { 0 };
-        let ends_ms = self.now_ms + self.expires_ms(id, self.now_ms).max(least);
+        let min = if self.slab.line(id).is_offloaded() { OFFLOADED_RECHECK_MS } else { 0 };
+        let ends_ms = self.now_ms + self.expires_ms(id, self.now_ms).max(min);
         self.queues.leave(&mut self.slab, id);
         self.queues.join(&mut self.slab, id, ends_ms, false);
     }

@@ -1,4 +1,4 @@
-//! Known verdicts, and counts that are not folded yet.
+//! Cached verdicts, and counts that are not folded yet.
 //!
 //! The quick pass counts packets in flow lines. Folding moves the counts of a connection to its totals and
 //! passes them to the table's owner, which adds them to the counters of the connection's rules. A list
@@ -6,11 +6,11 @@
 //!
 //! An epoch is a number of 12 bits. Before a number is used again, it must be removed from all flow lines. A
 //! sweep does that, over some lines per call. If epochs follow each other so fast that a sweep has not ended
-//! when the next one is due, no verdict is known until it ends.
+//! when the next one is due, no verdict is cached until it ends.
 
 use super::ConnectionTable;
 use super::epochs::SECOND_HALF;
-use crate::queue::FOLDED;
+use crate::queue::FOLD_BATCH;
 use crate::record::LAST_EPOCH;
 use crate::{ConnId, Direction, Unfolded};
 use arrayvec::ArrayVec;
@@ -21,7 +21,7 @@ use mmb_packet::PortId;
 const SWEPT: usize = 256;
 
 impl ConnectionTable {
-    /// Starts an epoch, in which no verdict is known yet.
+    /// Starts an epoch, in which no verdict is cached yet.
     pub fn begin_epoch(&mut self) {
         let next = if self.epochs.last == LAST_EPOCH { 1 } else { self.epochs.last + 1 };
         if next == 1 || next == SECOND_HALF {
@@ -44,7 +44,7 @@ impl ConnectionTable {
         for id in ids {
             let line = self.slab.line_mut(id);
             if line.epoch() != 0 && (now == 0 || is_old(line.epoch())) {
-                line.forget();
+                line.clear_verdicts();
             }
         }
         self.epochs.sweep = next;
@@ -53,7 +53,7 @@ impl ConnectionTable {
         }
     }
 
-    /// Records that the verdict is known for a connection's packets of a direction that arrive on a port:
+    /// Caches the verdict of a connection's packets of a direction that arrive on a port:
     /// they pass without an edit. This has no effect if
     ///
     /// - packets of the connection need more than a flow line,
@@ -63,29 +63,29 @@ impl ConnectionTable {
     /// # Panics
     /// As [`ConnectionTable::get`].
     #[inline]
-    pub fn know(&mut self, id: ConnId, direction: Direction, port: PortId) {
+    pub fn cache_verdict(&mut self, id: ConnId, direction: Direction, port: PortId) {
         let line = self.slab.line(id);
-        if !line.knows(direction, port.0, self.epoch) && self.epoch != 0 && line.wide().is_none() {
-            self.know_newly(id, direction, port);
+        if !line.has_verdict(direction, port.0, self.epoch) && self.epoch != 0 && line.wide().is_none() {
+            self.cache_new_verdict(id, direction, port);
         }
     }
 
     #[inline(never)]
-    fn know_newly(&mut self, id: ConnId, direction: Direction, port: PortId) {
+    fn cache_new_verdict(&mut self, id: ConnId, direction: Direction, port: PortId) {
         let line = self.slab.line(id);
         let has_counts_of_before = line.epoch() != self.epoch && line.unfolded(id).is_some();
         if self.slab.cold(id).is_untagged(direction) && !has_counts_of_before {
-            self.slab.line_mut(id).know(direction, port.0, self.epoch);
+            self.slab.line_mut(id).cache_verdict(direction, port.0, self.epoch);
         }
     }
 
-    /// Records that the verdict of a connection's packets of a direction is not known. The caller must fold
+    /// Clears the cached verdict of a connection's packets of a direction. The caller must fold
     /// the counts first.
     ///
     /// # Panics
     /// As [`ConnectionTable::get`].
-    pub fn forget(&mut self, id: ConnId, direction: Direction) {
-        self.slab.line_mut(id).forget_one(direction);
+    pub fn clear_verdict(&mut self, id: ConnId, direction: Direction) {
+        self.slab.line_mut(id).clear_verdict(direction);
     }
 
     /// Folds the counts of a connection. Returns them, if there are any.
@@ -103,9 +103,9 @@ impl ConnectionTable {
 
     /// Removes connections from the front of the list of those with counts that are not folded, and
     /// prefetches their records. The caller must pass each one to [`ConnectionTable::fold_listed`] at once.
-    pub fn next_listed(&mut self, most: usize) -> ArrayVec<ConnId, FOLDED> {
-        let ids: ArrayVec<ConnId, FOLDED> =
-            std::iter::from_fn(|| self.unfolded.pop()).take(most.min(FOLDED)).collect();
+    pub fn next_listed(&mut self, max: usize) -> ArrayVec<ConnId, FOLD_BATCH> {
+        let ids: ArrayVec<ConnId, FOLD_BATCH> =
+            std::iter::from_fn(|| self.unfolded.pop()).take(max.min(FOLD_BATCH)).collect();
         ids.iter().for_each(|id| self.slab.prefetch(*id));
         ids
     }

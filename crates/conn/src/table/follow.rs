@@ -4,16 +4,16 @@ use super::ConnectionTable;
 use crate::record::FlowLine;
 use crate::wheel::ExpiryQueues;
 use crate::{
-    ConnId, ConnState, Direction, Invalid, TcpOutcome, TcpSegment, TcpTracker, TrackedHeader, flags, proto,
+    ConnId, ConnState, ConnTracker, Direction, Invalid, TcpSegment, TrackOutcome, TrackedHeader, flags, proto,
 };
 use mmb_base::VECTOR;
 use mmb_packet::checksum::Soundness;
 use mmb_policy::settings::Pickup;
 
-/// The precision of the orders of unreplied connections, as a shift of milliseconds: 128 ms. Otherwise
-/// connections that send in one direction only, such as RTP or syslog, would move to the end of their order
+/// The precision of the eviction lists of unreplied connections, as a shift of milliseconds: 128 ms. Otherwise
+/// connections that send in one direction only, such as RTP or syslog, would move to the end of their list
 /// with each packet.
-pub(super) const ORDER_TICK_SHIFT: u32 = 7;
+pub(super) const EVICTION_TICK_SHIFT: u32 = 7;
 
 /// After this time without a valid packet, the sequence numbers of a TCP connection may have advanced unseen.
 const SILENCE_MS: u64 = 60_000;
@@ -23,25 +23,25 @@ impl ConnectionTable {
     pub(super) fn begin(
         &self,
         proto: u8,
-        signal: Option<&TrackedHeader>,
-    ) -> Result<(TcpTracker, ConnState), Invalid> {
-        match (proto, signal) {
-            (_, Some(signal)) => begin(signal, self.pickup),
+        header: Option<&TrackedHeader>,
+    ) -> Result<(ConnTracker, ConnState), Invalid> {
+        match (proto, header) {
+            (_, Some(header)) => begin(header, self.pickup),
             (proto::TCP | proto::SCTP, None) if self.pickup == Pickup::Strict => Err(Invalid::NotSyn),
             (proto::SCTP, None) => Err(Invalid::BadTag),
-            _ => Ok((TcpTracker::blank(), ConnState::Unreplied)),
+            _ => Ok((ConnTracker::blank(), ConnState::Unreplied)),
         }
     }
 
     /// Why [`ConnectionTable::insert`] would refuse a packet, whatever its tuple.
     #[inline]
-    pub fn cannot_begin(&self, signal: &TrackedHeader) -> Option<Invalid> {
-        begin(signal, self.pickup).err()
+    pub fn cannot_begin(&self, header: &TrackedHeader) -> Option<Invalid> {
+        begin(header, self.pickup).err()
     }
 
     /// Counts a packet of a connection and tracks its state. Invalid packets, packets that reopen a
     /// connection, and packets after its timeout are not counted and do not refresh the timeout.
-    /// [`TcpOutcome::Noted`] packets are only counted.
+    /// [`TrackOutcome::Noted`] packets are only counted.
     ///
     /// # Panics
     /// If the connection has ended: a caller that keeps ids across calls that may end connections must look
@@ -52,9 +52,9 @@ impl ConnectionTable {
         direction: Direction,
         now_ms: u64,
         bytes: usize,
-        signal: Option<&TrackedHeader>,
-    ) -> TcpOutcome {
-        self.touch_if_sound(id, direction, (now_ms, bytes), signal, || Soundness::Right)
+        header: Option<&TrackedHeader>,
+    ) -> TrackOutcome {
+        self.touch_if_sound(id, direction, (now_ms, bytes), header, || Soundness::Right)
     }
 
     /// [`ConnectionTable::touch`] for the common case: a packet of a live connection that changes no state,
@@ -64,7 +64,7 @@ impl ConnectionTable {
     /// # Panics
     /// As [`ConnectionTable::touch`].
     #[inline]
-    pub fn touch_if_goes_on(
+    pub fn touch_if_ordinary(
         &mut self,
         id: ConnId,
         direction: Direction,
@@ -74,28 +74,30 @@ impl ConnectionTable {
         self.now_ms = self.now_ms.max(now_ms);
         let is_live = self.expires_ms(id, self.now_ms) > 0;
         let line = self.slab.line_mut(id);
-        let goes_on = is_live
+        let is_ordinary = is_live
             && match (line.state(), segment) {
-                (ConnState::Established, Some(segment)) => line.tracker.goes_on(direction, || *segment),
+                (ConnState::Established, Some(segment)) => {
+                    line.tracker.track_ordinary(direction, || *segment)
+                }
                 // Neither TCP nor SCTP is ever in this state.
                 (ConnState::Replied, None) => true,
-                // A packet changes the connection's place in its order at most once per tick.
+                // A packet changes the connection's place in its eviction list at most once per tick.
                 (ConnState::Unreplied, segment) if direction == Direction::Forward => {
                     let same_tick =
-                        line.last_ms >> ORDER_TICK_SHIFT == (self.now_ms as u32) >> ORDER_TICK_SHIFT;
+                        line.last_ms >> EVICTION_TICK_SHIFT == (self.now_ms as u32) >> EVICTION_TICK_SHIFT;
                     same_tick
                         && match segment {
-                            Some(segment) => line.tracker.goes_on(direction, || *segment),
+                            Some(segment) => line.tracker.track_ordinary(direction, || *segment),
                             None => !matches!(line.proto, proto::TCP | proto::SCTP),
                         }
                 }
                 _ => false,
             };
-        if goes_on {
+        if is_ordinary {
             line.last_ms = self.now_ms as u32;
             self.slab.cold_mut(id).add(direction, 1, bytes as u64);
         }
-        goes_on
+        is_ordinary
     }
 
     /// [`ConnectionTable::touch`] for a packet whose checksum may be wrong. `soundness` is called if the
@@ -110,23 +112,23 @@ impl ConnectionTable {
         id: ConnId,
         direction: Direction,
         (now_ms, bytes): (u64, usize),
-        signal: Option<&TrackedHeader>,
+        header: Option<&TrackedHeader>,
         soundness: impl FnOnce() -> Soundness,
-    ) -> TcpOutcome {
+    ) -> TrackOutcome {
         self.now_ms = self.now_ms.max(now_ms);
-        let about = self.about(id, self.now_ms);
-        let outcome = track(&mut self.slab.line_mut(id).tracker, about, direction, signal, soundness);
-        if let TcpOutcome::Reopens | TcpOutcome::Invalid(_) = outcome {
+        let context = self.track_context(id, self.now_ms);
+        let outcome = track(&mut self.slab.line_mut(id).tracker, context, direction, header, soundness);
+        if let TrackOutcome::Reopens | TrackOutcome::Invalid(_) = outcome {
             return outcome;
         }
         self.slab.cold_mut(id).add(direction, 1, bytes as u64);
-        if outcome == TcpOutcome::Noted {
+        if outcome == TrackOutcome::Noted {
             return outcome;
         }
         self.slab.line_mut(id).last_ms = self.now_ms as u32;
         match outcome {
-            TcpOutcome::Moves(next) => self.moves(id, next),
-            _ => self.queues.used(&mut self.slab, id, direction, self.now_ms),
+            TrackOutcome::Moves(next) => self.change_state(id, next),
+            _ => self.queues.refresh(&mut self.slab, id, direction, self.now_ms),
         }
         outcome
     }
@@ -137,7 +139,7 @@ impl ConnectionTable {
     /// As [`ConnectionTable::touch`].
     pub fn reset(&mut self, id: ConnId) {
         if self.proto(id) == proto::TCP && !self.state(id).is_closed() {
-            self.moves(id, ConnState::Reset);
+            self.change_state(id, ConnState::Reset);
         }
     }
 
@@ -164,15 +166,15 @@ impl ConnectionTable {
         id: ConnId,
         direction: Direction,
         now_ms: u64,
-        signal: Option<&TrackedHeader>,
+        header: Option<&TrackedHeader>,
         soundness: impl FnOnce() -> Soundness,
-    ) -> TcpOutcome {
-        let about = self.about(id, now_ms.max(self.now_ms));
-        track(&mut { self.slab.line(id).tracker }, about, direction, signal, soundness)
+    ) -> TrackOutcome {
+        let context = self.track_context(id, now_ms.max(self.now_ms));
+        track(&mut { self.slab.line(id).tracker }, context, direction, header, soundness)
     }
 
     /// Whether the responder of a TCP connection has answered its SYN without accepting it: see
-    /// [`TcpOutcome::Noted`].
+    /// [`TrackOutcome::Noted`].
     ///
     /// # Panics
     /// As [`ConnectionTable::touch`].
@@ -181,9 +183,9 @@ impl ConnectionTable {
         line.proto == proto::TCP && line.state() == ConnState::SynSent && line.tracker.is_challenged()
     }
 
-    fn about(&self, id: ConnId, now_ms: u64) -> Tracked {
+    fn track_context(&self, id: ConnId, now_ms: u64) -> TrackContext {
         let line = self.slab.line(id);
-        Tracked {
+        TrackContext {
             proto: line.proto,
             state: line.state(),
             has_timed_out: self.expires_ms(id, now_ms) == 0,
@@ -217,11 +219,11 @@ impl ConnectionTable {
     /// Whether a new connection for each packet of a vector would evict none.
     #[inline]
     pub(super) fn has_room_for_a_vector(&self) -> bool {
-        self.len + VECTOR <= self.enough.map_or(self.max, |(enough, _)| enough.min(self.max))
+        self.len + VECTOR <= self.allocation_limit.map_or(self.max, |(limit, _)| limit.min(self.max))
     }
 
     /// Moves a connection to another state, and to its queue.
-    fn moves(&mut self, id: ConnId, next: ConnState) {
+    fn change_state(&mut self, id: ConnId, next: ConnState) {
         let is_protected = ExpiryQueues::is_protected(&self.slab, id);
         self.queues.leave(&mut self.slab, id);
         self.slab.line_mut(id).set_state(next);
@@ -232,15 +234,15 @@ impl ConnectionTable {
 
 /// The tracking state of a connection that begins with this packet.
 #[inline]
-fn begin(signal: &TrackedHeader, pickup: Pickup) -> Result<(TcpTracker, ConnState), Invalid> {
-    match signal {
-        TrackedHeader::Tcp(segment) => TcpTracker::open(segment, pickup),
-        TrackedHeader::Sctp(chunks) => TcpTracker::associate(chunks, pickup),
+fn begin(header: &TrackedHeader, pickup: Pickup) -> Result<(ConnTracker, ConnState), Invalid> {
+    match header {
+        TrackedHeader::Tcp(segment) => ConnTracker::open(segment, pickup),
+        TrackedHeader::Sctp(chunks) => ConnTracker::associate(chunks, pickup),
     }
 }
 
 /// The properties of a connection, besides its tracker, on which the outcome of a packet depends.
-struct Tracked {
+struct TrackContext {
     proto: u8,
     state: ConnState,
     has_timed_out: bool,
@@ -259,50 +261,50 @@ struct Tracked {
 /// are tracked as for data, with a FIN as one more byte.
 #[inline]
 fn track(
-    tracker: &mut TcpTracker,
-    Tracked { proto, state, has_timed_out, is_stale }: Tracked,
+    tracker: &mut ConnTracker,
+    TrackContext { proto, state, has_timed_out, is_stale }: TrackContext,
     direction: Direction,
-    signal: Option<&TrackedHeader>,
+    header: Option<&TrackedHeader>,
     soundness: impl FnOnce() -> Soundness,
-) -> TcpOutcome {
+) -> TrackOutcome {
     let before = *tracker;
-    let outcome = match signal {
-        _ if has_timed_out => TcpOutcome::Reopens,
+    let outcome = match header {
+        _ if has_timed_out => TrackOutcome::Reopens,
         Some(TrackedHeader::Tcp(segment)) => match tracker.segment(state, direction, segment) {
-            TcpOutcome::Invalid(Invalid::OutOfWindow) if is_stale => {
+            TrackOutcome::Invalid(Invalid::OutOfWindow) if is_stale => {
                 tracker.resume(state, direction, segment)
             }
             outcome => outcome,
         },
         Some(TrackedHeader::Sctp(chunks)) => tracker.chunks(state, direction, chunks),
         // Without a tag the packet cannot be checked.
-        None if proto == proto::SCTP => TcpOutcome::Invalid(Invalid::BadTag),
+        None if proto == proto::SCTP => TrackOutcome::Invalid(Invalid::BadTag),
         None => answered(proto, state, direction),
     };
     let matters = match outcome {
-        TcpOutcome::Moves(_) | TcpOutcome::Reopens => true,
-        TcpOutcome::Noted if proto == proto::TCP => true,
-        TcpOutcome::Stays | TcpOutcome::Noted => {
+        TrackOutcome::Moves(_) | TrackOutcome::Reopens => true,
+        TrackOutcome::Noted if proto == proto::TCP => true,
+        TrackOutcome::Stays | TrackOutcome::Noted => {
             let counts = |segment: &TcpSegment| segment.flags & (flags::SYN | flags::FIN) != 0;
-            signal.is_some_and(|signal| signal.segment().is_none_or(counts)) && *tracker != before
+            header.is_some_and(|header| header.segment().is_none_or(counts)) && *tracker != before
         }
-        TcpOutcome::Invalid(_) => false,
+        TrackOutcome::Invalid(_) => false,
     };
     let soundness = if matters { soundness() } else { Soundness::Right };
     let outcome = match (soundness, outcome) {
-        (Soundness::Right, _) | (Soundness::Unknown, TcpOutcome::Reopens | TcpOutcome::Noted) => outcome,
-        (Soundness::Wrong, _) => TcpOutcome::Invalid(Invalid::BadChecksum),
-        (Soundness::Unknown, _) => TcpOutcome::Stays,
+        (Soundness::Right, _) | (Soundness::Unknown, TrackOutcome::Reopens | TrackOutcome::Noted) => outcome,
+        (Soundness::Wrong, _) => TrackOutcome::Invalid(Invalid::BadChecksum),
+        (Soundness::Unknown, _) => TrackOutcome::Stays,
     };
     let unknown = soundness == Soundness::Unknown;
-    let segment = signal.and_then(TrackedHeader::segment);
+    let segment = header.and_then(TrackedHeader::segment);
     let ends = segment.filter(|segment| segment.flags & flags::FIN != 0);
-    if matches!(outcome, TcpOutcome::Reopens | TcpOutcome::Invalid(_))
+    if matches!(outcome, TrackOutcome::Reopens | TrackOutcome::Invalid(_))
         || unknown && (segment.is_none() || ends.is_some())
     {
         *tracker = before;
     }
-    if let (TcpOutcome::Stays, true, Some(last)) = (outcome, unknown, ends) {
+    if let (TrackOutcome::Stays, true, Some(last)) = (outcome, unknown, ends) {
         let data = TcpSegment { flags: last.flags & !flags::FIN, payload: last.payload + 1, ..*last };
         tracker.segment(state, direction, &data);
     }
@@ -310,10 +312,10 @@ fn track(
 }
 
 /// The effect of a packet without a tracked header.
-fn answered(proto: u8, state: ConnState, direction: Direction) -> TcpOutcome {
+fn answered(proto: u8, state: ConnState, direction: Direction) -> TrackOutcome {
     match (state, direction, proto) {
-        (ConnState::Unreplied, Direction::Reply, proto::TCP) => TcpOutcome::Moves(ConnState::Established),
-        (ConnState::Unreplied, Direction::Reply, _) => TcpOutcome::Moves(ConnState::Replied),
-        _ => TcpOutcome::Stays,
+        (ConnState::Unreplied, Direction::Reply, proto::TCP) => TrackOutcome::Moves(ConnState::Established),
+        (ConnState::Unreplied, Direction::Reply, _) => TrackOutcome::Moves(ConnState::Replied),
+        _ => TrackOutcome::Stays,
     }
 }

@@ -1,7 +1,7 @@
-//! The quick pass: packets in the middle of an IPv4 connection whose verdict is known. They need only the
+//! The quick pass: packets in the middle of an IPv4 connection whose verdict is cached. They need only the
 //! connection's flow line.
 //!
-//! The table's owner records the connections whose verdict it knows ([`ConnectionTable::know`]): packets of a
+//! The table's owner caches the verdicts of connections ([`ConnectionTable::cache_verdict`]): packets of a
 //! direction that arrive on one port pass without an edit. This is valid for an *epoch*, until the owner
 //! begins another one. The pass looks up all IPv4 packets of TCP and UDP. It takes those in the middle of
 //! such a connection: it tracks and counts them, and returns their translation. It leaves all other packets
@@ -22,7 +22,7 @@
 //! A block is small, since a core has some two dozen outstanding misses, and a longer burst of prefetches
 //! would wait for them.
 
-use super::follow::ORDER_TICK_SHIFT;
+use super::follow::EVICTION_TICK_SHIFT;
 use super::{ConnectionTable, member};
 use crate::ends::Ends;
 use crate::hash::{HashSums, TupleHasher};
@@ -41,10 +41,10 @@ use mmb_packet::flow::vlan_ids;
 const BLOCK: usize = 8;
 
 /// The number of blocks between a step and the step that prefetches its data.
-const BEHIND: usize = 2;
+const BLOCKS_BEHIND: usize = 2;
 
 /// The number of flags that keep packets of a connection in order. Several connections may share a flag.
-const ORDERS: usize = 256;
+const LEFT_FLAGS: usize = 256;
 
 /// What the pass needs to know about a packet besides its sequence numbers, in one word: the kind of its
 /// transport header, and its [`flags`](mmb_packet::key::flags).
@@ -97,10 +97,10 @@ impl ConnectionTable {
             left: fact::NEITHER | if tagged { fact::TAGGED } else { 0 },
             ..QuickPort::LEFT
         };
-        QuickPort { sums: self.hasher.place_sums(&port.tuple(0)), ..port }
+        QuickPort { sums: self.hasher.ingress_sums(&port.tuple(0)), ..port }
     }
 
-    /// Takes the packets of a vector that are in the middle of a connection whose verdict is known. Looks up
+    /// Takes the packets of a vector that are in the middle of a connection whose verdict is cached. Looks up
     /// the other TCP and UDP packets of IPv4.
     pub fn pass_quickly(&mut self, vector: QuickVector<'_, '_>, result: &mut QuickResult) {
         result.clear();
@@ -208,28 +208,28 @@ impl<'t> QuickPass<'t, '_, '_> {
         };
         self.sum(&mut steps);
         let blocks = self.count.div_ceil(BLOCK);
-        for step in 0..blocks + 2 * BEHIND {
+        for step in 0..blocks + 2 * BLOCKS_BEHIND {
             let block = |behind: usize| {
                 let start = step.saturating_sub(behind) * BLOCK;
                 if step < behind { 0..0 } else { start..(start + BLOCK).min(self.count) }
             };
-            let [hashed, found, passed] = [block(0), block(BEHIND), block(2 * BEHIND)];
-            for at in hashed {
-                self.hash::<SAME>(at % VECTOR, &mut steps);
+            let [hashed, found, passed] = [block(0), block(BLOCKS_BEHIND), block(2 * BLOCKS_BEHIND)];
+            for position in hashed {
+                self.hash::<SAME>(position % VECTOR, &mut steps);
             }
-            for at in found {
-                let at = at % VECTOR;
-                steps.likely[at] = steps.buckets[at].likely(steps.hashes[at]);
-                if let Some((id, _)) = member(steps.likely[at]) {
+            for position in found {
+                let position = position % VECTOR;
+                steps.likely[position] = steps.buckets[position].likely(steps.hashes[position]);
+                if let Some((id, _)) = member(steps.likely[position]) {
                     prefetch(self.slab.line(id));
                 }
             }
-            for at in passed {
-                let at = at % VECTOR;
-                let key = self.key::<SAME>(at);
+            for position in passed {
+                let position = position % VECTOR;
+                let key = self.key::<SAME>(position);
                 let facts = steps.facts[usize::from(key.key)];
                 if facts != 0 {
-                    self.pass(key, facts, steps.hashes[at], steps.likely[at]);
+                    self.pass(key, facts, steps.hashes[position], steps.likely[position]);
                 }
             }
         }
@@ -254,8 +254,8 @@ impl<'t> QuickPass<'t, '_, '_> {
 
     /// Hashes a packet's tuple and prefetches its bucket.
     #[inline(always)]
-    fn hash<const SAME: bool>(&self, at: usize, steps: &mut QuickSteps<'t>) {
-        let key = self.key::<SAME>(at);
+    fn hash<const SAME: bool>(&self, position: usize, steps: &mut QuickSteps<'t>) {
+        let key = self.key::<SAME>(position);
         let place = usize::from(key.key);
         let (facts, port) = (steps.facts[place], self.port_of(key));
         if facts & port.left != 0 && !(facts & port.left == fact::TAGGED && self.has_no_vlan(key)) {
@@ -264,30 +264,30 @@ impl<'t> QuickPass<'t, '_, '_> {
         }
         let [first, second] = &steps.sums;
         let hash = self.hasher.hash_of(HashSums([first[place], second[place]]).plus(port.sums));
-        steps.hashes[at] = hash;
-        steps.buckets[at] = self.index.first(hash);
-        prefetch(steps.buckets[at]);
+        steps.hashes[position] = hash;
+        steps.buckets[position] = self.index.first(hash);
+        prefetch(steps.buckets[position]);
     }
 
     #[inline(always)]
-    fn key<const SAME: bool>(&self, at: usize) -> QuickKey {
+    fn key<const SAME: bool>(&self, position: usize) -> QuickKey {
         match &self.order {
-            Some(keys) if !SAME => keys[at],
-            _ => QuickKey { key: at as u8, packet: at as u8 },
+            Some(keys) if !SAME => keys[position],
+            _ => QuickKey { key: position as u8, packet: position as u8 },
         }
     }
 
     /// Whether a packet has no VLAN tag, or only priority tags.
     #[cold]
-    fn has_no_vlan(&self, at: QuickKey) -> bool {
-        let packet = usize::from(at.packet);
+    fn has_no_vlan(&self, key: QuickKey) -> bool {
+        let packet = usize::from(key.packet);
         let packets = &self.vector.packets;
-        packets.get(packet).map(|of| vlan_ids(of.bytes(), &self.vector.layouts[packet])) == Some([0; 2])
+        packets.get(packet).map(|view| vlan_ids(view.bytes(), &self.vector.layouts[packet])) == Some([0; 2])
     }
 
     #[inline(always)]
-    fn port_of(&self, at: QuickKey) -> &QuickPort {
-        let packet = self.vector.packets.get(usize::from(at.packet));
+    fn port_of(&self, key: QuickKey) -> &QuickPort {
+        let packet = self.vector.packets.get(usize::from(key.packet));
         packet
             .and_then(|packet| self.vector.ports.get(usize::from(packet.port.0)))
             .unwrap_or(&QuickPort::LEFT)
@@ -295,70 +295,72 @@ impl<'t> QuickPass<'t, '_, '_> {
 
     /// Takes a packet, or leaves it with the result of its lookup.
     #[inline(always)]
-    fn pass(&mut self, at: QuickKey, facts: u32, hash: u64, likely: u32) {
-        let Some(packet) = self.vector.packets.get(usize::from(at.packet)) else { return };
+    fn pass(&mut self, key: QuickKey, facts: u32, hash: u64, likely: u32) {
+        let Some(packet) = self.vector.packets.get(usize::from(key.packet)) else { return };
         let (port, len) = (packet.port.0, packet.len() as u32);
-        // A known verdict is for one port, and so for one wire and side, which need not be compared.
+        // A cached verdict is for one port, and so for one wire and side, which need not be compared.
         if let Some((id, direction)) = member(likely)
             && let line = self.slab.line(id)
-            && line.knows(direction, port, self.epoch)
+            && line.has_verdict(direction, port, self.epoch)
             && line.proto == fact::proto(facts)
-            && line.is_of(ends(&self.flows, at.key), direction)
+            && line.matches(ends(&self.flows, key.key), direction)
         {
-            return self.pass_known((id, direction), at, (facts, len));
+            return self.pass_cached((id, direction), key, (facts, len));
         }
-        self.pass_unlikely(at, facts, hash, likely, (port, len));
+        self.pass_unlikely(key, facts, hash, likely, (port, len));
     }
 
-    /// [`QuickPass::pass`] for a packet whose likely entry is not its own, or whose verdict is not known.
+    /// [`QuickPass::pass`] for a packet whose likely entry is not its own, or whose verdict is not cached.
     #[inline(never)]
-    fn pass_unlikely(&mut self, at: QuickKey, facts: u32, hash: u64, likely: u32, (port, len): (u16, u32)) {
-        let Some((id, direction)) = self.find(at, fact::proto(facts), hash, likely) else {
-            self.result.lookups[usize::from(at.packet)] = QuickLookup::Absent;
+    fn pass_unlikely(&mut self, key: QuickKey, facts: u32, hash: u64, likely: u32, (port, len): (u16, u32)) {
+        let Some((id, direction)) = self.find(key, fact::proto(facts), hash, likely) else {
+            self.result.lookups[usize::from(key.packet)] = QuickLookup::Absent;
             return;
         };
         let line = self.slab.line(id);
-        match line.knows(direction, port, self.epoch) && line.is_of(ends(&self.flows, at.key), direction) {
-            true => self.pass_known((id, direction), at, (facts, len)),
-            false => self.leave((id, direction), at),
+        match line.has_verdict(direction, port, self.epoch)
+            && line.matches(ends(&self.flows, key.key), direction)
+        {
+            true => self.pass_cached((id, direction), key, (facts, len)),
+            false => self.leave((id, direction), key),
         }
     }
 
-    /// Takes a packet of a connection whose verdict is known, if the packet is in the middle of the
+    /// Takes a packet of a connection whose verdict is cached, if the packet is in the middle of the
     /// connection.
     #[inline(always)]
-    fn pass_known(&mut self, (id, direction): (ConnId, Direction), at: QuickKey, (facts, len): (u32, u32)) {
+    fn pass_cached(&mut self, (id, direction): (ConnId, Direction), key: QuickKey, (facts, len): (u32, u32)) {
         let (line, flows) = (self.slab.line_mut(id), &self.flows);
         let (state, is_tcp) = (line.state_number(), fact::proto(facts) == proto::TCP);
         let idle_ms = self.now_ms.wrapping_sub(line.last_ms);
-        let goes_on = (facts & fact::NOT_TAKEN == 0)
+        let is_taken = (facts & fact::NOT_TAKEN == 0)
             & !self.left.may_have(id)
             & (idle_ms < self.timeouts.0[usize::from(is_tcp)][state % STATES])
-            && self.left_packets.is_none_or(|left| left[usize::from(at.packet) / 64] >> (at.packet % 64) & 1 == 0)
-            // A packet changes the connection's place in its order at most once per tick.
+            && self.left_packets.is_none_or(|left| left[usize::from(key.packet) / 64] >> (key.packet % 64) & 1 == 0)
+            // A packet changes the connection's place in its eviction list at most once per tick.
             && (state != ConnState::Unreplied as usize
                 || direction == Direction::Forward
-                    && line.last_ms >> ORDER_TICK_SHIFT == self.now_ms >> ORDER_TICK_SHIFT)
-            && (!is_tcp || line.tracker.goes_on(direction, || segment(flows, at.key)));
-        if !goes_on {
-            return self.leave((id, direction), at);
+                    && line.last_ms >> EVICTION_TICK_SHIFT == self.now_ms >> EVICTION_TICK_SHIFT)
+            && (!is_tcp || line.tracker.track_ordinary(direction, || segment(flows, key.key)));
+        if !is_taken {
+            return self.leave((id, direction), key);
         }
         line.last_ms = self.now_ms;
         line.count(direction, len);
-        let (is_translated, needs_care) = (line.is_translated(), line.needs_care(direction));
+        let (is_translated, needs_listing) = (line.is_translated(), line.needs_listing(direction));
         if is_translated {
-            let ends = line.leaving(ends(&self.flows, at.key), direction);
-            self.result.translations.push(QuickTranslation { ends, packet: at.packet });
+            let ends = line.leaving(ends(&self.flows, key.key), direction);
+            self.result.translations.push(QuickTranslation { ends, packet: key.packet });
         }
-        if needs_care {
-            self.care((id, direction), at.packet);
+        if needs_listing {
+            self.add_to_lists((id, direction), key.packet);
         }
-        self.result.take(at.packet);
+        self.result.take(key.packet);
     }
 
     /// Lists a packet if its connection is followed, and its connection for folding.
     #[cold]
-    fn care(&mut self, (id, direction): (ConnId, Direction), packet: u8) {
+    fn add_to_lists(&mut self, (id, direction): (ConnId, Direction), packet: u8) {
         let line = self.slab.line_mut(id);
         if line.is_followed() {
             self.result.followed.push((packet, id, direction));
@@ -374,19 +376,20 @@ impl<'t> QuickPass<'t, '_, '_> {
 
     /// Leaves a packet and the later packets of its connection to the owner.
     #[inline]
-    fn leave(&mut self, (id, direction): (ConnId, Direction), at: QuickKey) {
+    fn leave(&mut self, (id, direction): (ConnId, Direction), key: QuickKey) {
         self.left.add(id);
-        self.result.lookups[usize::from(at.packet)] = QuickLookup::Found(id, direction);
+        self.result.lookups[usize::from(key.packet)] = QuickLookup::Found(id, direction);
     }
 
     /// The connection of a packet.
-    fn find(&self, at: QuickKey, proto: u8, hash: u64, likely: u32) -> Option<(ConnId, Direction)> {
+    fn find(&self, key: QuickKey, proto: u8, hash: u64, likely: u32) -> Option<(ConnId, Direction)> {
         if likely == ABSENT && !self.index.has_stash() {
             return None;
         }
-        let tuple = ends(&self.flows, at.key).tuple(&self.port_of(at).tuple(proto));
-        let is =
-            |entry| member(entry).is_some_and(|(id, direction)| self.slab.record(id).is(&tuple, direction));
+        let tuple = ends(&self.flows, key.key).tuple(&self.port_of(key).tuple(proto));
+        let is = |entry| {
+            member(entry).is_some_and(|(id, direction)| self.slab.record(id).matches(&tuple, direction))
+        };
         if is(likely) { member(likely) } else { self.index.find(hash, is).and_then(member) }
     }
 }
@@ -419,22 +422,22 @@ fn segment(flows: &FlowColumns<'_>, key: u8) -> TcpSegment {
 }
 
 /// A superset of the connections of which the pass left a packet to the owner.
-struct LeftConnections([bool; ORDERS]);
+struct LeftConnections([bool; LEFT_FLAGS]);
 
 impl Default for LeftConnections {
     fn default() -> LeftConnections {
-        LeftConnections([false; ORDERS])
+        LeftConnections([false; LEFT_FLAGS])
     }
 }
 
 impl LeftConnections {
     #[inline]
     fn add(&mut self, id: ConnId) {
-        self.0[id.index() % ORDERS] = true;
+        self.0[id.index() % LEFT_FLAGS] = true;
     }
 
     #[inline(always)]
     fn may_have(&self, id: ConnId) -> bool {
-        self.0[id.index() % ORDERS]
+        self.0[id.index() % LEFT_FLAGS]
     }
 }

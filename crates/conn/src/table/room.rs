@@ -33,7 +33,7 @@
 //! keyed hash.
 
 use super::ConnectionTable;
-use crate::owner::{STEPS, TOGETHER, TableOwner};
+use crate::owner::{CLOSE_BATCH, STEPS, TableOwner};
 use crate::wheel::{ANSWERED, CLOSED, HALF_OPEN, PROBATION, PROTECTED};
 use crate::{CloseReason, ConnId, Direction, InsertError};
 use arrayvec::ArrayVec;
@@ -49,7 +49,7 @@ const ANSWERED_PART: usize = 2;
 const PROTECTED_PART: usize = 4;
 
 /// The minimum size of these parts. In a small table, only the order of eviction matters.
-const FEW: usize = 16;
+const MIN_PART: usize = 16;
 
 /// After an allocation failed, none is tried for this time, so that packets do not wait for repeated
 /// failures.
@@ -66,7 +66,7 @@ impl ConnectionTable {
             let victim = self.victim().ok_or(full)?;
             if self.state(victim).is_half_open() {
                 let hash = self.hasher.hash(&self.slab.tuple(victim, Direction::Forward));
-                self.ghosts.remember(hash, self.now_ms);
+                self.ghosts.insert(hash, self.now_ms);
             }
             self.end(victim, CloseReason::Evicted, owner);
         }
@@ -75,9 +75,9 @@ impl ConnectionTable {
 
     /// The current limit, and the error when it is reached.
     fn bound(&mut self) -> (usize, InsertError) {
-        self.enough = self.enough.filter(|(_, until_ms)| self.now_ms < *until_ms);
-        match self.enough {
-            Some((enough, _)) if enough < self.max => (enough, InsertError::NoMemory),
+        self.allocation_limit = self.allocation_limit.filter(|(_, until_ms)| self.now_ms < *until_ms);
+        match self.allocation_limit {
+            Some((limit, _)) if limit < self.max => (limit, InsertError::NoMemory),
             _ => (self.max, InsertError::Full),
         }
     }
@@ -85,17 +85,17 @@ impl ConnectionTable {
     /// Records that memory ran out. The current number of connections is the limit until allocation is tried
     /// again.
     pub(super) fn no_memory(&mut self) -> InsertError {
-        self.enough = Some((self.len, self.now_ms + RETRY_AFTER_MS));
+        self.allocation_limit = Some((self.len, self.now_ms + RETRY_AFTER_MS));
         InsertError::NoMemory
     }
 
-    /// Prefetches what the eviction of the next `count` connections reads, at most [`TOGETHER`] of them, if
-    /// they are all in one order.
+    /// Prefetches what the eviction of the next `count` connections reads, at most [`CLOSE_BATCH`] of them, if
+    /// they are all in one eviction list.
     #[inline(never)]
     pub(super) fn prefetch_victims(&self, count: usize, owner: &impl TableOwner) {
-        let mut victims = ArrayVec::<ConnId, TOGETHER>::new();
+        let mut victims = ArrayVec::<ConnId, CLOSE_BATCH>::new();
         let mut next = self.victim();
-        while let Some(id) = next.filter(|_| victims.len() < count.min(TOGETHER)) {
+        while let Some(id) = next.filter(|_| victims.len() < count.min(CLOSE_BATCH)) {
             victims.push(id);
             self.slab.prefetch(id);
             next = self.slab.cold(id).links.next;
@@ -122,16 +122,16 @@ impl ConnectionTable {
             .or_else(|| self.oldest(PROTECTED))
     }
 
-    /// The oldest connection of some orders, if these hold more than one in `part` of the half-open
+    /// The oldest connection of some eviction lists, if these hold more than one in `part` of the half-open
     /// connections.
-    fn oldest_beyond(&self, orders: Range<u8>, part: usize) -> Option<ConnId> {
-        let most = (self.queues.len(HALF_OPEN) / part).max(FEW);
-        if self.queues.len(orders.clone()) > most { self.oldest(orders) } else { None }
+    fn oldest_beyond(&self, lists: Range<u8>, part: usize) -> Option<ConnId> {
+        let max = (self.queues.len(HALF_OPEN) / part).max(MIN_PART);
+        if self.queues.len(lists.clone()) > max { self.oldest(lists) } else { None }
     }
 
-    /// The longest idle of the first connections of some orders.
-    fn oldest(&self, mut orders: Range<u8>) -> Option<ConnId> {
-        let firsts = orders.by_ref().filter_map(|order| self.queues.first(order));
+    /// The longest idle of the first connections of some eviction lists.
+    fn oldest(&self, mut lists: Range<u8>) -> Option<ConnId> {
+        let firsts = lists.by_ref().filter_map(|list| self.queues.first(list));
         firsts.max_by_key(|id| self.slab.line(*id).idle_ms(self.now_ms))
     }
 }

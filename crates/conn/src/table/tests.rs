@@ -1,10 +1,10 @@
 //! The guarantees of a table, case by case.
 
-use super::expiry::{CHECKED, MOST_CHECKED};
+use super::expiry::{CHECKED, MAX_CHECKED};
 use super::*;
 use crate::flags::{ACK, FIN, RST, SYN};
 use crate::wheel::SLOT_MS;
-use crate::{ConnState, LONGEST_S, Side, TcpOutcome, TcpSegment, proto};
+use crate::{ConnState, LONGEST_S, Side, TcpSegment, TrackOutcome, proto};
 use mmb_packet::checksum::Soundness;
 use mmb_random::Seed;
 use std::collections::HashMap;
@@ -72,7 +72,7 @@ fn an_sctp_packet_without_a_tag_neither_begins_nor_answers() {
     let forward = client(1, proto::SCTP);
     let id = table.insert(0, forward, answer(&forward), Some(&data), &mut nobody).unwrap();
     for direction in Direction::ALL {
-        assert_eq!(table.touch(id, direction, 10, 60, None), TcpOutcome::Invalid(Invalid::BadTag));
+        assert_eq!(table.touch(id, direction, 10, 60, None), TrackOutcome::Invalid(Invalid::BadTag));
     }
     assert_eq!(table.get(id).state, ConnState::Unreplied);
 }
@@ -92,7 +92,7 @@ fn an_init_keeps_no_association_alive() {
         let left_ms = table.expires_ms(id, 11_000);
         for direction in Direction::ALL {
             let outcome = table.touch(id, direction, now_ms, 60, Some(&TrackedHeader::Sctp(init)));
-            assert_eq!(outcome, TcpOutcome::Noted);
+            assert_eq!(outcome, TrackOutcome::Noted);
         }
         assert_eq!(table.expires_ms(id, 11_000), left_ms);
     }
@@ -111,8 +111,8 @@ fn a_connection_is_found_from_both_ends_until_it_ends() {
     assert_eq!(found, [Some((id, Direction::Forward)), Some((id, Direction::Reply)), None, None]);
     assert_eq!((table.len(), table.half_open()), (1, 1));
 
-    assert_eq!(table.touch(id, Direction::Forward, 1000, 60, None), TcpOutcome::Stays);
-    assert_eq!(table.touch(id, Direction::Reply, 2000, 70, None), TcpOutcome::Moves(ConnState::Replied));
+    assert_eq!(table.touch(id, Direction::Forward, 1000, 60, None), TrackOutcome::Stays);
+    assert_eq!(table.touch(id, Direction::Reply, 2000, 70, None), TrackOutcome::Moves(ConnState::Replied));
     assert_eq!((table.len(), table.half_open()), (1, 0));
     assert_eq!((table.get(id).packets, table.get(id).bytes), ([1, 1], [60, 70]));
 
@@ -171,7 +171,7 @@ fn invalid_packets_do_not_refresh_the_timeout() {
     let out_of_window = segment(RST, 9_999_999, 0);
     assert_eq!(
         table.touch(id, Direction::Reply, 7_000_000, 60, Some(&out_of_window)),
-        TcpOutcome::Invalid(Invalid::OutOfWindow)
+        TrackOutcome::Invalid(Invalid::OutOfWindow)
     );
     assert_eq!(table.get(id).packets, [1, 1]);
     assert_eq!(table.get(id).idle_ms(7_000_000), 7_000_000);
@@ -188,15 +188,15 @@ fn a_connection_resumes_after_a_silence_or_when_packets_were_missed() {
         assert_eq!(seen, outcome);
         outcome
     };
-    let invalid = TcpOutcome::Invalid(Invalid::OutOfWindow);
+    let invalid = TrackOutcome::Invalid(Invalid::OutOfWindow);
     let ids = [1, 2].map(|client| table.add(0, client, proto::TCP).unwrap());
     ids.iter().for_each(|id| table.establish(0, *id));
     assert_eq!(outcome(&mut table, ids[0], 60_000), invalid);
-    assert_eq!(outcome(&mut table, ids[0], 60_001), TcpOutcome::Stays);
+    assert_eq!(outcome(&mut table, ids[0], 60_001), TrackOutcome::Stays);
     assert_eq!(table.get(ids[0]).idle_ms(60_001), 0);
     table.touch(ids[1], Direction::Forward, 60_001, 60, Some(&segment(ACK, 101, 501)));
     table.resync(61_000);
-    assert_eq!(outcome(&mut table, ids[1], 61_000), TcpOutcome::Stays);
+    assert_eq!(outcome(&mut table, ids[1], 61_000), TrackOutcome::Stays);
     // A connection with a valid packet since then has missed none.
     let id = table.add(61_000, 3, proto::TCP).unwrap();
     table.establish(61_000, id);
@@ -215,20 +215,20 @@ fn a_wrong_checksum_changes_no_state_and_is_not_asked_for_where_nothing_changes(
             is_right.into()
         })
     };
-    assert_eq!(comes(&mut table, Direction::Forward, segment(ACK, 101, 501), false), TcpOutcome::Stays);
-    let bad = TcpOutcome::Invalid(Invalid::BadChecksum);
+    assert_eq!(comes(&mut table, Direction::Forward, segment(ACK, 101, 501), false), TrackOutcome::Stays);
+    let bad = TrackOutcome::Invalid(Invalid::BadChecksum);
     let fin = segment(FIN | ACK, 101, 501);
     assert_eq!(comes(&mut table, Direction::Forward, fin, false), bad);
     assert_eq!(comes(&mut table, Direction::Reply, segment(RST, 501, 0), false), bad);
     assert_eq!((table.get(id).state, table.get(id).packets), (ConnState::Established, [2, 1]));
-    assert_eq!(comes(&mut table, Direction::Forward, fin, true), TcpOutcome::Moves(ConnState::FinWait));
+    assert_eq!(comes(&mut table, Direction::Forward, fin, true), TrackOutcome::Moves(ConnState::FinWait));
     assert_eq!(asked, 3);
 
     let udp = table.add(1, 2, proto::UDP).unwrap();
     let answered = table.touch_if_sound(udp, Direction::Reply, (1, 60), None, || Soundness::Wrong);
     assert_eq!((answered, table.get(udp).state), (bad, ConnState::Unreplied));
     let answered = table.touch_if_sound(udp, Direction::Reply, (2, 60), None, || Soundness::Unknown);
-    assert_eq!((answered, table.get(udp).state), (TcpOutcome::Stays, ConnState::Unreplied));
+    assert_eq!((answered, table.get(udp).state), (TrackOutcome::Stays, ConnState::Unreplied));
     assert_eq!((table.get(udp).packets, table.get(udp).idle_ms(2)), ([0, 1], 0));
 }
 
@@ -244,17 +244,17 @@ fn tags_of_an_association_are_not_taken_from_what_nobody_can_check() {
     let mut comes = |tag, soundness| {
         table.touch_if_sound(id, Direction::Reply, (1, 60), Some(&chunks(tag)), || soundness)
     };
-    assert_eq!(comes(8, Soundness::Unknown), TcpOutcome::Stays);
-    assert_eq!(comes(9, Soundness::Right), TcpOutcome::Moves(ConnState::Established));
-    assert_eq!(comes(8, Soundness::Right), TcpOutcome::Invalid(Invalid::BadTag));
+    assert_eq!(comes(8, Soundness::Unknown), TrackOutcome::Stays);
+    assert_eq!(comes(9, Soundness::Right), TrackOutcome::Moves(ConnState::Established));
+    assert_eq!(comes(8, Soundness::Right), TrackOutcome::Invalid(Invalid::BadTag));
 }
 
 #[test]
 fn packets_after_the_timeout_reopen_before_the_entry_is_removed() {
     let mut table = ConnectionTable::new(Seed::repeatable(1));
     let id = table.add(0, 1, proto::UDP).unwrap();
-    assert_eq!(table.touch(id, Direction::Forward, 119_999, 60, None), TcpOutcome::Stays);
-    assert_eq!(table.touch(id, Direction::Forward, 239_999, 60, None), TcpOutcome::Reopens);
+    assert_eq!(table.touch(id, Direction::Forward, 119_999, 60, None), TrackOutcome::Stays);
+    assert_eq!(table.touch(id, Direction::Forward, 239_999, 60, None), TrackOutcome::Reopens);
 }
 
 #[test]
@@ -267,10 +267,10 @@ fn a_syn_reopens_what_is_over() {
     let last = segment(ACK, 102, 502);
     assert_eq!(
         table.touch(id, Direction::Forward, 3, 60, Some(&last)),
-        TcpOutcome::Moves(ConnState::TimeWait)
+        TrackOutcome::Moves(ConnState::TimeWait)
     );
     let syn = segment(SYN, 900, 0);
-    assert_eq!(table.touch(id, Direction::Forward, 4, 60, Some(&syn)), TcpOutcome::Reopens);
+    assert_eq!(table.touch(id, Direction::Forward, 4, 60, Some(&syn)), TrackOutcome::Reopens);
     table.remove(id);
     table.add(4, 1, proto::TCP).unwrap();
 }
@@ -441,10 +441,10 @@ fn an_idle_call_after_a_pause_ends_more() {
     for number in 0..50_000 {
         table.add(0, number, proto::UDP).unwrap();
     }
-    for most in [MOST_CHECKED as usize, CHECKED] {
+    for max in [MAX_CHECKED as usize, CHECKED] {
         let mut ended = 0;
         table.advance_idle(1_000_000, &mut |_: &Connection, _: CloseReason| ended += 1);
-        assert_eq!(ended, most);
+        assert_eq!(ended, max);
     }
 }
 
@@ -488,7 +488,7 @@ fn connections_move_to_another_table() {
     let data =
         TcpSegment { flags: ACK, seq: 101, ack: 501, window: 1000, payload: 10, ..TcpSegment::default() };
     let data = TrackedHeader::Tcp(data);
-    assert_eq!(new.touch(id, Direction::Forward, 0, 60, Some(&data)), TcpOutcome::Stays);
+    assert_eq!(new.touch(id, Direction::Forward, 0, 60, Some(&data)), TrackOutcome::Stays);
 }
 
 #[test]
@@ -498,10 +498,10 @@ fn a_scan_tells_each_once_however_it_is_cut() {
     for id in ids.iter().step_by(3) {
         table.remove(*id);
     }
-    for most in [1, 7, 1000, usize::MAX] {
+    for max in [1, 7, 1000, usize::MAX] {
         let (mut seen, mut from) = (Vec::new(), Some(ConnId::FIRST));
         while let Some(id) = from {
-            from = table.scan(id, most, &mut |id, _| seen.push(id));
+            from = table.scan(id, max, &mut |id, _| seen.push(id));
         }
         let expected = ids.iter().enumerate().filter(|(at, _)| at % 3 != 0).map(|(_, id)| *id);
         assert!(seen.into_iter().eq(expected));
@@ -512,11 +512,11 @@ fn a_scan_tells_each_once_however_it_is_cut() {
 fn growing_loses_nobody_and_stays_within_its_bytes() {
     let mut table = ConnectionTable::new(Seed::repeatable(1));
     let many = 1_000_000u32;
-    let mut most = 0.0f64;
+    let mut max = 0.0f64;
     for number in 0..many {
         table.add(0, number, proto::UDP).unwrap();
         if number >= 250_000 && number.is_multiple_of(1000) {
-            most = most.max(table.memory() as f64 / f64::from(number + 1));
+            max = max.max(table.memory() as f64 / f64::from(number + 1));
         }
         if number.is_power_of_two() || number == many - 1 {
             let tuples: Vec<Tuple> = (0..=number)
@@ -533,8 +533,8 @@ fn growing_loses_nobody_and_stays_within_its_bytes() {
         }
     }
     let each = table.memory() as f64 / f64::from(many);
-    println!("{each:.1} bytes a connection at {many}, {most:.1} at most from 250,000 on");
-    assert!(each <= 224.0 && most <= 224.0, "{each:.1}, {most:.1} bytes a connection");
+    println!("{each:.1} bytes a connection at {many}, {max:.1} at most from 250,000 on");
+    assert!(each <= 224.0 && max <= 224.0, "{each:.1}, {max:.1} bytes a connection");
 }
 
 /// All IPv4 tuples have the same hash here, so that only two buckets and the stash are available.

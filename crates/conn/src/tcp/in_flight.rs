@@ -5,23 +5,23 @@
 //! SND.NXT itself, which a segment without data has, and one below SND.UNA, which a keep-alive has (RFC 1122
 //! section 4.2.3.6). If one of the bounds was never seen, it is estimated from the other one and a window.
 
-use super::{ACKED, LEAST_ACK_WINDOW, SENT, TcpTracker};
+use super::{ACKED, ConnTracker, MIN_ACK_WINDOW, SENT};
 use crate::{ConnState, Direction};
 use mmb_packet::Seq;
 
 /// More than every window that an end can announce (RFC 7323 section 2.3).
 const ANY_WINDOW: u32 = 1 << 30;
 
-impl TcpTracker {
+impl ConnTracker {
     /// Whether the sender of a direction may have a segment with this number in flight.
     pub fn is_in_flight(&self, state: ConnState, sender: Direction, seq: u32) -> bool {
-        let from = sender as usize;
-        let to = 1 - from;
-        let room = self.announced(to).max(LEAST_ACK_WINDOW);
-        let sent = self.is(from, SENT).then_some(Seq(self.end[from]));
-        let acked = self.is(to, ACKED).then_some(Seq(self.ack[to]));
+        let sender = sender as usize;
+        let receiver = 1 - sender;
+        let room = self.announced(receiver).max(MIN_ACK_WINDOW);
+        let sent = self.has_flag(sender, SENT).then_some(Seq(self.snd_nxt[sender]));
+        let acked = self.has_flag(receiver, ACKED).then_some(Seq(self.ack[receiver]));
         // Of an end that sent no packet here, only what the other end acknowledged is known.
-        let is_seen = self.is(from, ACKED) || self.window[from] > 0;
+        let is_seen = self.has_flag(sender, ACKED) || self.window[sender] > 0;
         let ahead = |end: Seq| if is_seen { end } else { end + room };
         let (first, last) = match (acked, sent) {
             (Some(acked), Some(end)) => (acked - 1, ahead(end)),
@@ -29,7 +29,7 @@ impl TcpTracker {
             (None, Some(end)) => {
                 let behind = match state {
                     // Only the SYN, and data that comes with it or directly after it.
-                    ConnState::SynSent | ConnState::SynReceived => LEAST_ACK_WINDOW,
+                    ConnState::SynSent | ConnState::SynReceived => MIN_ACK_WINDOW,
                     _ => ANY_WINDOW,
                 };
                 (end - behind, ahead(end))
@@ -45,7 +45,7 @@ mod tests {
     use super::super::flags::{ACK, SYN};
     use super::*;
     use crate::Direction::{Forward, Reply};
-    use crate::{TcpOutcome, TcpSegment};
+    use crate::{TcpSegment, TrackOutcome};
     use mmb_policy::settings::Pickup;
 
     /// Initial sequence numbers of both ends. The initiator's numbers wrap within the data that it sends.
@@ -57,12 +57,12 @@ mod tests {
     }
 
     /// A connection after segments of both ends.
-    fn after(first: TcpSegment, segments: &[(Direction, TcpSegment)]) -> (TcpTracker, ConnState) {
-        let (mut tracker, mut state) = TcpTracker::open(&first, Pickup::Loose).expect("a beginning");
+    fn after(first: TcpSegment, segments: &[(Direction, TcpSegment)]) -> (ConnTracker, ConnState) {
+        let (mut tracker, mut state) = ConnTracker::open(&first, Pickup::Loose).expect("a beginning");
         for (direction, segment) in segments {
             match tracker.segment(state, *direction, segment) {
-                TcpOutcome::Moves(next) => state = next,
-                TcpOutcome::Stays => {}
+                TrackOutcome::Moves(next) => state = next,
+                TrackOutcome::Stays => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -70,9 +70,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn holds(of: (TcpTracker, ConnState), sender: Direction, seqs: &[(u32, bool)]) {
+    fn holds(connection: (ConnTracker, ConnState), sender: Direction, seqs: &[(u32, bool)]) {
         for (seq, expected) in seqs {
-            assert_eq!(of.0.is_in_flight(of.1, sender, *seq), *expected, "{seq}");
+            assert_eq!(connection.0.is_in_flight(connection.1, sender, *seq), *expected, "{seq}");
         }
     }
 
@@ -85,37 +85,43 @@ mod tests {
             (Forward, segment(ACK, ISS.wrapping_add(101), IRS + 1, 100)),
             (Reply, segment(ACK, IRS + 1, ISS.wrapping_add(101), 0)),
         ];
-        let of = after(segment(SYN, ISS, 0, 0), &handshake);
-        let at = |octets: u32| ISS.wrapping_add(octets);
-        let acknowledged = [(at(0), false), (at(1), false), (at(99), false)];
-        let in_flight = [(at(100), true), (at(101), true), (at(150), true), (at(200), true), (at(201), true)];
-        let never_sent = [(at(202), false), (at(8000), false), (0x8000_0000, false)];
+        let connection = after(segment(SYN, ISS, 0, 0), &handshake);
+        let number = |octets: u32| ISS.wrapping_add(octets);
+        let acknowledged = [(number(0), false), (number(1), false), (number(99), false)];
+        let in_flight = [
+            (number(100), true),
+            (number(101), true),
+            (number(150), true),
+            (number(200), true),
+            (number(201), true),
+        ];
+        let never_sent = [(number(202), false), (number(8000), false), (0x8000_0000, false)];
         for numbers in [&acknowledged[..], &in_flight, &never_sent] {
-            holds(of, Forward, numbers);
+            holds(connection, Forward, numbers);
         }
-        holds(of, Reply, &[(IRS - 1, false), (IRS, true), (IRS + 1, true), (IRS + 2, false)]);
+        holds(connection, Reply, &[(IRS - 1, false), (IRS, true), (IRS + 1, true), (IRS + 2, false)]);
     }
 
     #[test]
     fn an_unanswered_syn_is_in_flight() {
-        let of = after(segment(SYN, ISS, 0, 0), &[]);
+        let connection = after(segment(SYN, ISS, 0, 0), &[]);
         let numbers = [(ISS, true), (ISS.wrapping_add(1), true), (ISS.wrapping_add(2), false)];
-        holds(of, Forward, &numbers);
-        holds(of, Forward, &[(ISS.wrapping_sub(1 << 20), false), (ISS.wrapping_add(1 << 31), false)]);
+        holds(connection, Forward, &numbers);
+        holds(connection, Forward, &[(ISS.wrapping_sub(1 << 20), false), (ISS.wrapping_add(1 << 31), false)]);
     }
 
     #[test]
     fn one_bound_stands_for_both_where_only_one_end_is_seen() {
-        let of = after(segment(ACK, 7000, 90_000, 500), &[]);
-        holds(of, Forward, &[(6000, true), (7000, true), (7500, true), (7501, false)]);
+        let connection = after(segment(ACK, 7000, 90_000, 500), &[]);
+        holds(connection, Forward, &[(6000, true), (7000, true), (7500, true), (7501, false)]);
         // Only the number that the initiator acknowledged is known of the responder. The responder may have
         // sent data for a window of the largest scale after it.
-        holds(of, Reply, &[(89_998, false), (89_999, true), (90_000, true), (98_000, true)]);
-        holds(of, Reply, &[(90_000 + (8000 << 14), true), (90_001 + (8000 << 14), false)]);
+        holds(connection, Reply, &[(89_998, false), (89_999, true), (90_000, true), (98_000, true)]);
+        holds(connection, Reply, &[(90_000 + (8000 << 14), true), (90_001 + (8000 << 14), false)]);
     }
 
     #[test]
     fn nothing_known_refutes_nothing() {
-        holds((TcpTracker::default(), ConnState::Unreplied), Forward, &[(0, true), (u32::MAX, true)]);
+        holds((ConnTracker::default(), ConnState::Unreplied), Forward, &[(0, true), (u32::MAX, true)]);
     }
 }

@@ -2,25 +2,25 @@
 
 use super::*;
 use Direction::{Forward, Reply};
-use TcpOutcome::{Moves, Noted, Reopens, Stays};
+use TrackOutcome::{Moves, Noted, Reopens, Stays};
 
 mod properties;
 mod resuming;
 
 /// A connection under test: takes segments and checks their outcomes.
 struct TcpScript {
-    tracker: TcpTracker,
+    tracker: ConnTracker,
     state: ConnState,
 }
 
 impl TcpScript {
     fn open(first: TcpSegment) -> TcpScript {
-        let (tracker, state) = TcpTracker::open(&first, Pickup::Loose).expect("a beginning");
+        let (tracker, state) = ConnTracker::open(&first, Pickup::Loose).expect("a beginning");
         TcpScript { tracker, state }
     }
 
     #[track_caller]
-    fn comes(&mut self, direction: Direction, segment: TcpSegment, expected: TcpOutcome) -> &mut TcpScript {
+    fn comes(&mut self, direction: Direction, segment: TcpSegment, expected: TrackOutcome) -> &mut TcpScript {
         let before = self.tracker;
         let outcome = self.tracker.segment(self.state, direction, &segment);
         assert_eq!(outcome, expected, "{segment:?} in {} with {before:?}", self.state.name());
@@ -29,7 +29,7 @@ impl TcpScript {
                 assert_ne!(next, self.state, "a move to where it is");
                 self.state = next;
             }
-            TcpOutcome::Invalid(_) | Reopens => assert_eq!(self.tracker, before, "it changes nothing"),
+            TrackOutcome::Invalid(_) | Reopens => assert_eq!(self.tracker, before, "it changes nothing"),
             Stays | Noted => {}
         }
         self
@@ -90,15 +90,15 @@ fn time_wait() -> TcpScript {
 
 #[test]
 fn a_tracker_is_as_small_as_its_place() {
-    assert_eq!(size_of::<TcpTracker>(), 22);
+    assert_eq!(size_of::<ConnTracker>(), 22);
 }
 
 #[test]
 fn a_tracker_goes_through_bytes() {
     let mut script = TcpScript::open(segment(SYN, f(0), 0).scaled(7));
     script.comes(Reply, segment(SYN | ACK, r(0), f(1)).scaled(3), Moves(ConnState::SynReceived));
-    assert_eq!(TcpTracker::from_bytes(script.tracker.to_bytes()), script.tracker);
-    assert_eq!(TcpTracker::from_bytes([0xff; 22]).announced(FORWARD), 65_535 << 14, "no shift is larger");
+    assert_eq!(ConnTracker::from_bytes(script.tracker.to_bytes()), script.tracker);
+    assert_eq!(ConnTracker::from_bytes([0xff; 22]).announced(FORWARD), 65_535 << 14, "no shift is larger");
 }
 
 #[test]
@@ -408,13 +408,13 @@ fn data_beyond_the_window_is_invalid() {
 fn acknowledgements_of_unsent_data_are_invalid() {
     established().comes(Forward, segment(ACK, f(1), r(2)), OUT_OF_WINDOW);
     established().comes(Forward, segment(ACK, f(1), r(1) ^ 1 << 31), OUT_OF_WINDOW);
-    established().comes(Reply, segment(ACK, r(1), f(1) - LEAST_ACK_WINDOW - 1), OUT_OF_WINDOW);
+    established().comes(Reply, segment(ACK, r(1), f(1) - MIN_ACK_WINDOW - 1), OUT_OF_WINDOW);
     established().comes(Reply, segment(ACK, r(1), f(-2000)), Stays);
 }
 
 #[test]
 fn segments_without_an_acknowledgement_are_invalid() {
-    let bad = TcpOutcome::Invalid(Invalid::BadFlags);
+    let bad = TrackOutcome::Invalid(Invalid::BadFlags);
     established().comes(Forward, segment(0, f(1), r(1)).with(1), bad);
     established().comes(Forward, segment(FIN, f(1), r(1)), bad);
 }
@@ -497,7 +497,7 @@ fn numbers_wrap_for_megabytes() {
 #[test]
 fn strict_connections_begin_with_a_syn() {
     for flags in 0..=u8::MAX {
-        let opened = TcpTracker::open(&segment(flags, 1, 1), Pickup::Strict);
+        let opened = ConnTracker::open(&segment(flags, 1, 1), Pickup::Strict);
         assert_eq!(opened.is_ok(), flags & (SYN | ACK | RST | FIN) == SYN, "{flags:#x}");
     }
 }
@@ -512,7 +512,7 @@ const UNASKED: u8 = 0xc8;
 #[test]
 fn no_connection_begins_by_a_reset_a_fin_or_a_syn_ack() {
     for flags in 0..=u8::MAX {
-        let opened = TcpTracker::open(&segment(flags, 1, 1), Pickup::Loose).map(|(_, state)| state);
+        let opened = ConnTracker::open(&segment(flags, 1, 1), Pickup::Loose).map(|(_, state)| state);
         let expected = match flags & !UNASKED & !URG {
             SYN => Ok(ConnState::SynSent),
             ACK => Ok(ConnState::Unreplied),
@@ -529,7 +529,7 @@ fn flags_that_no_end_sends_change_nothing() {
     let syn_sent = || TcpScript::open(segment(SYN, f(0), 0));
     let closing: [fn() -> TcpScript; 2] = [established, time_wait];
     for flags in (0..=u8::MAX).filter(|flags| !SENT_TOGETHER.contains(&(flags & !UNASKED))) {
-        let bad = TcpOutcome::Invalid(Invalid::BadFlags);
+        let bad = TrackOutcome::Invalid(Invalid::BadFlags);
         syn_sent().comes(Reply, segment(flags, r(0), f(1)), bad);
         syn_sent().comes(Forward, segment(flags, f(0), 0), bad);
         for begin in closing {

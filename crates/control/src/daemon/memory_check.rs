@@ -10,7 +10,7 @@ use mmb_policy::{Policy, RuleStore};
 use std::sync::Arc;
 
 /// The memory for up to this many changed rules is not checked. A rule that takes much memory counts several times.
-const FEW_RULES: usize = 1 << 12;
+const MAX_UNCHECKED_RULES: usize = 1 << 12;
 
 /// The host of a policy that is only checked.
 struct NoHost;
@@ -57,14 +57,14 @@ impl Daemon {
         let heavy = usize::try_from(extra / memory::RULE_BYTES).unwrap_or(usize::MAX);
         let unchecked_rules =
             self.unchecked_rules.saturating_add(heavy) + after.len().saturating_sub(rules.len());
-        let is_large = changed.max(unchecked_rules) > FEW_RULES;
-        let most = self.most_connections();
+        let is_large = changed.max(unchecked_rules) > MAX_UNCHECKED_RULES;
+        let allowed = self.max_connections();
         let max = u64::from(next.settings.connections.max);
         let bound = self.engine.connection_bound();
         let streams = self.engine.stream_need(next);
         let streams_grow = self.streams_grow(next, &streams);
-        // `most` is 0 at the start. A default `conn max` that was reduced grows again when memory is free.
-        if !is_large && max <= most && !streams_grow {
+        // `allowed` is 0 at the start. A default `conn max` that was reduced grows again when memory is free.
+        if !is_large && max <= allowed && !streams_grow {
             return Ok(MemoryBounds { connections: bound, unchecked_rules });
         }
         let Some(available) = self.host.memory() else {
@@ -73,7 +73,7 @@ impl Daemon {
         let rules = MemoryNeed::of(if is_large { changed as u64 * memory::RULE_BYTES + extra } else { 0 });
         let needed = rules.with(self.of_streams(&streams, streams_grow));
         if streams_grow {
-            let reserved = if is_default(next) { 0 } else { self.reserved_bytes(most.min(max)) };
+            let reserved = if is_default(next) { 0 } else { self.reserved_bytes(allowed.min(max)) };
             available.check(needed, reserved).map_err(|short| {
                 self.too_many_streams(next, (&streams, rules), (&available, reserved), short)
             })?;
@@ -89,7 +89,7 @@ impl Daemon {
             checked.map_err(|short| self.too_large(next, short))?;
             let fits = (existing + available.left(needed, 0) / 4 * 3 / CONNECTION_BYTES).max(1);
             if is_large { fits } else { fits.max(bound as u64) }
-        } else if max > most {
+        } else if max > allowed {
             let wanted = MemoryNeed::of(max.saturating_sub(existing) * CONNECTION_BYTES);
             available.check(needed.with(wanted), 0).map_err(|short| {
                 let fits = existing + available.left(needed, 0) / CONNECTION_BYTES;
@@ -97,9 +97,9 @@ impl Daemon {
             })?;
             max
         } else {
-            let reserved = self.reserved_bytes(most.min(max));
+            let reserved = self.reserved_bytes(allowed.min(max));
             available.check(needed, reserved).map_err(|short| self.too_large(next, short))?;
-            most
+            allowed
         };
         Ok(MemoryBounds {
             connections: usize::try_from(connections).unwrap_or(usize::MAX),
@@ -118,8 +118,7 @@ impl Daemon {
     /// There is not enough memory.
     pub(crate) fn check_memory_for(&self, bytes: u64) -> Result<(), MemoryShortage> {
         let Some(available) = self.host.memory() else { return Ok(()) };
-        let reserved =
-            if is_default(&self.policy) { 0 } else { self.reserved_bytes(self.most_connections()) };
+        let reserved = if is_default(&self.policy) { 0 } else { self.reserved_bytes(self.max_connections()) };
         let streams = self.of_streams(&self.engine.stream_need(&self.policy), false);
         available.check(MemoryNeed::of(bytes).with(streams), reserved)
     }
@@ -188,7 +187,7 @@ impl Daemon {
         // A table has a power of two of keys, and its size is in proportion.
         let fits = (keys.next_power_of_two() * left).checked_div(tables).and_then(u64::checked_ilog2);
         match fits.map(|log| 1 << log) {
-            Some(fits) if 2 * tables > short.needed && fits >= u64::from(LimitSettings::LEAST_KEYS) => {
+            Some(fits) if 2 * tables > short.needed && fits >= u64::from(LimitSettings::MIN_KEYS) => {
                 CommitError::Sized { setting: "limit keys", value: keys, fits, short }
             }
             _ => CommitError::Memory(short),
@@ -196,13 +195,13 @@ impl Daemon {
     }
 
     /// Returns the most connections that are allowed.
-    fn most_connections(&self) -> u64 {
+    fn max_connections(&self) -> u64 {
         u64::from(self.policy.settings.connections.max).min(self.engine.connection_bound() as u64)
     }
 
-    /// Returns the bytes that connections may still take, up to `most` of them.
-    fn reserved_bytes(&self, most: u64) -> u64 {
-        most.saturating_sub(self.engine.connections().summary().places) * CONNECTION_BYTES
+    /// Returns the bytes that connections may still take, up to `connections` of them.
+    fn reserved_bytes(&self, connections: u64) -> u64 {
+        connections.saturating_sub(self.engine.connections().summary().places) * CONNECTION_BYTES
     }
 }
 

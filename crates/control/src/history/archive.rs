@@ -25,10 +25,10 @@ pub(super) const LOCK: &str = "lock";
 const OTHER_FILES: [&str; 2] = [LOCK, mark::FILE];
 
 /// Bytes of differences that a segment has at least, before it is closed.
-const FEW_BYTES: u64 = 1 << 20;
+const MIN_SEGMENT_BYTES: u64 = 1 << 20;
 
 /// Versions that stay in memory because they could not be written. They share what is the same with the policy in force.
-const MOST_UNWRITTEN: usize = 4;
+const MAX_UNWRITTEN: usize = 4;
 
 /// The pause after a write has failed.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -218,8 +218,8 @@ impl Archive {
                 (header.added, header.removed) = counts(&before, &after);
                 self.write_base(pending);
                 let mut lines = String::new();
-                let most = self.most_behind(pending.text.len());
-                if !self.is_open || !difference(&before, &after, most, &mut lines) {
+                let max = self.max_difference(pending.text.len());
+                if !self.is_open || !difference(&before, &after, max, &mut lines) {
                     return self.begin_segment(header, after, pending);
                 }
                 header.content = Some(RecordContent::Difference);
@@ -251,10 +251,11 @@ impl Archive {
     }
 
     /// The bytes of a difference up to which it is better than a whole policy, behind text that is not written yet.
-    fn most_behind(&self, unwritten: usize) -> usize {
+    fn max_difference(&self, unwritten: usize) -> usize {
         let Some(newest) = self.segments.back() else { return 0 };
-        let most = newest.size.whole.max(FEW_BYTES).saturating_sub(newest.size.behind + unwritten as u64);
-        usize::try_from(most).unwrap_or(usize::MAX)
+        let max =
+            newest.size.whole.max(MIN_SEGMENT_BYTES).saturating_sub(newest.size.behind + unwritten as u64);
+        usize::try_from(max).unwrap_or(usize::MAX)
     }
 
     /// Begins a segment with a version.
@@ -285,7 +286,7 @@ impl Archive {
     fn lose(&mut self, header: &mut EntryHeader, policy: Arc<Policy>) {
         header.content = Some(RecordContent::Lost);
         self.unwritten.push_back(KeptVersion { header: header.clone(), policy });
-        let extra = self.unwritten.len().saturating_sub(MOST_UNWRITTEN);
+        let extra = self.unwritten.len().saturating_sub(MAX_UNWRITTEN);
         self.unwritten.drain(..extra);
     }
 

@@ -20,7 +20,7 @@ pub(super) const FILE: &str = "unconfirmed";
 const MODE: u32 = 0o600;
 
 /// The most bytes of the file that are read.
-const LONGEST: u64 = 4096;
+const MAX_FILE_BYTES: u64 = 4096;
 
 /// A version that was not confirmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ impl UnconfirmedMark {
         let mut text = Vec::new();
         if let Ok(file) = directory.open_file(FILE, OFlags::RDONLY) {
             // A longer file is cut, and then names no version.
-            let _ = file.take(LONGEST).read_to_end(&mut text);
+            let _ = file.take(MAX_FILE_BYTES).read_to_end(&mut text);
         }
         let version = Mutex::new(serde_json::from_slice(&text).ok());
         UnconfirmedMark { directory: Some(Arc::clone(directory)), version }

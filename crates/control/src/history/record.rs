@@ -201,8 +201,8 @@ fn changed_notes(before: &Policy, after: &Policy) -> Vec<String> {
     gone.chain(changed).map(|(key, note)| note_line(key, note)).collect()
 }
 
-/// Appends the lines of a difference; returns false if they would take more than `most` bytes.
-pub(crate) fn difference(before: &Policy, after: &Policy, most: usize, out: &mut String) -> bool {
+/// Appends the lines of a difference; returns false if they would take more than `max` bytes.
+pub(crate) fn difference(before: &Policy, after: &Policy, max: usize, out: &mut String) -> bool {
     let new_lists = after.lists.iter().filter(|(name, list)| before.lists.get(*name) != Some(list));
     let settings = convert::changed_settings(&before.settings, &after.settings);
     let gone_ports = before.ports.keys().filter(|port| !after.ports.contains_key(*port));
@@ -234,7 +234,7 @@ pub(crate) fn difference(before: &Policy, after: &Policy, most: usize, out: &mut
     let last = gone_lists.map(|name| format!("@unlisted {name}"));
     let last = last.chain(gone_sets.map(|name| format!("del set {name}"))).chain(notes);
     for line in first.chain(gone_rules).chain(sets).chain(new_rules).chain(last) {
-        if out.len() + line.len() > most {
+        if out.len() + line.len() > max {
             return false;
         }
         out.push_str(&line);

@@ -21,7 +21,7 @@ const MODE: u32 = 0o600;
 const DIGEST: &str = "@digest ";
 
 /// The longest line that is read: the patterns of a list take twice their bytes.
-const LONGEST_LINE: u64 = 160 << 20;
+const MAX_LINE_BYTES: u64 = 160 << 20;
 
 /// A segment, and where its bytes are.
 #[derive(Debug)]
@@ -72,10 +72,10 @@ impl Segment {
         first: u64,
         header: &EntryHeader,
         lines: impl Iterator<Item = String>,
-        most: u64,
+        max: u64,
     ) -> io::Result<Segment> {
         let Some(directory) = directory else {
-            let (memory, written) = write_whole(Vec::new(), header, lines, most)?;
+            let (memory, written) = write_whole(Vec::new(), header, lines, max)?;
             return Ok(Segment::new(first, written, Storage::Memory(memory)));
         };
         let name = file_name(first);
@@ -84,7 +84,7 @@ impl Segment {
         let _ = directory.remove(&temporary);
         let created = (|| {
             let file = directory.create_file(&temporary, OFlags::WRONLY, MODE)?;
-            let (file, written) = write_whole(BufWriter::new(file), header, lines, most)?;
+            let (file, written) = write_whole(BufWriter::new(file), header, lines, max)?;
             let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
             file.sync_all()?;
             directory.rename(&temporary, &name)?;
@@ -202,12 +202,12 @@ struct Written {
 struct Limited<W> {
     to: W,
     written: u64,
-    most: u64,
+    max: u64,
 }
 
 impl<W: Write> Write for Limited<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.written + bytes.len() as u64 > self.most {
+        if self.written + bytes.len() as u64 > self.max {
             return Err(io::Error::new(
                 io::ErrorKind::FileTooLarge,
                 "the policy is too large for the history",
@@ -227,9 +227,9 @@ fn write_whole<W: Write>(
     to: W,
     header: &EntryHeader,
     lines: impl Iterator<Item = String>,
-    most: u64,
+    max: u64,
 ) -> io::Result<(W, Written)> {
-    let mut encoder = GzEncoder::new(Limited { to, written: 0, most }, Compression::fast());
+    let mut encoder = GzEncoder::new(Limited { to, written: 0, max }, Compression::fast());
     header.write(&mut encoder)?;
     let (mut hasher, mut whole) = (DefaultHasher::new(), 0);
     for line in lines {
@@ -249,7 +249,7 @@ fn read_lines(from: impl BufRead, take: &mut dyn FnMut(&str) -> bool) -> io::Res
     let mut line = Vec::new();
     loop {
         line.clear();
-        let read = io::Read::take(&mut lines, LONGEST_LINE).read_until(b'\n', &mut line)?;
+        let read = io::Read::take(&mut lines, MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
         if read == 0 {
             return Ok(());
         }

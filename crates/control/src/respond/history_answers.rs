@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::io;
 
 /// The most elements of a set that is shown whole in a difference, and the most elements of a larger one that are shown because they differ.
-const MOST_ELEMENTS: usize = 100;
+const MAX_ELEMENTS: usize = 100;
 
 /// About the most bytes that a rule of an earlier version takes while it is read and compared.
 const RULE_BYTES: u64 = 128;
@@ -296,7 +296,7 @@ fn changed<'p>(
 /// count, since versions have clocks of their own.
 fn changed_sets(before: &Policy, after: &Policy) -> Vec<(DifferenceSign, String)> {
     use DifferenceSign::{Added, Removed};
-    let is_small = |set: &NamedSet| set.len() <= MOST_ELEMENTS;
+    let is_small = |set: &NamedSet| set.len() <= MAX_ELEMENTS;
     let whole = |name: &str, set: &NamedSet, now_ms: u64| match &set_lines(name, set, now_ms)[..] {
         [line] if is_small(set) => line.clone(),
         _ => format!("set {name} {{…}} # {} elements", set.len()),
@@ -310,7 +310,7 @@ fn changed_sets(before: &Policy, after: &Policy) -> Vec<(DifferenceSign, String)
             if gone.is_empty() && added.is_empty() {
                 continue;
             }
-            if !(is_small(old) && is_small(new)) && gone.len() + added.len() <= MOST_ELEMENTS {
+            if !(is_small(old) && is_small(new)) && gone.len() + added.len() <= MAX_ELEMENTS {
                 let some = [(Removed, gone, before.now_ms), (Added, added, after.now_ms)];
                 let some = some.into_iter().filter(|(_, list, _)| !list.is_empty());
                 lines.extend(some.map(|(sign, list, now_ms)| (sign, some_elements(name, &list, now_ms))));

@@ -5,7 +5,7 @@ use super::{AnswerResult, Responder};
 use crate::memory::TAP_BYTES;
 use crate::packet_line::{PacketBytes, PacketNames, link_name, origin_name, outcome_line, traced_line};
 use mmb_base::lock;
-use mmb_engine::{DropReason, MOST_TAPPED, PacketTap, TapWants, TappedBytes, TappedPacket, Verdict};
+use mmb_engine::{DropReason, MAX_TAPPED_BYTES, PacketTap, TapOptions, TappedBytes, TappedPacket, Verdict};
 use mmb_language::command::{CapturePoints, CaptureRequest, TraceRequest};
 use mmb_language::{Print, nearest};
 use mmb_log::WorkerClock;
@@ -31,22 +31,22 @@ const CLOCKS_APART_NS: u64 = 1_000_000;
 /// What is looked at.
 struct Look<'r> {
     filter: &'r PacketFilter,
-    wants: TapWants,
+    options: TapOptions,
     count: u32,
 }
 
 impl Responder<'_> {
     /// Writes what becomes of live packets, until there are enough, or until the client sends something or disconnects.
     pub(super) fn trace(&mut self, request: &TraceRequest) -> io::Result<AnswerResult> {
-        let wants = TapWants {
+        let options = TapOptions {
             received: true,
             sent: true,
             dropped: true,
             all: true,
             reason: None,
-            snaplen: MOST_TAPPED,
+            snaplen: MAX_TAPPED_BYTES,
         };
-        let look = Look { filter: &request.filter, wants, count: request.count.unwrap_or(TRACED) };
+        let look = Look { filter: &request.filter, options, count: request.count.unwrap_or(TRACED) };
         self.look(&look, |responder, clock_ns, packet| responder.traced(clock_ns, packet).map(|()| 1))
     }
 
@@ -57,9 +57,9 @@ impl Responder<'_> {
             Err(message) => return Ok(Err(message)),
         };
         let CapturePoints { rx, tx, drop } = request.points();
-        let snaplen = request.snaplen.map_or(MOST_TAPPED, |snaplen| snaplen as usize);
-        let wants = TapWants { received: rx, sent: tx, dropped: drop, all: false, reason, snaplen };
-        let look = Look { filter: &request.filter, wants, count: request.count.unwrap_or(CAPTURED) };
+        let snaplen = request.snaplen.map_or(MAX_TAPPED_BYTES, |snaplen| snaplen as usize);
+        let options = TapOptions { received: rx, sent: tx, dropped: drop, all: false, reason, snaplen };
+        let look = Look { filter: &request.filter, options, count: request.count.unwrap_or(CAPTURED) };
         self.look(&look, |responder, clock_ns, packet| responder.captured(clock_ns, packet))
     }
 
@@ -100,7 +100,7 @@ impl Responder<'_> {
             let selector = daemon.selector(look.filter)?;
             (selector, daemon.engine().connections())
         };
-        connections.tap(selector, look.wants).map_err(|error| error.to_string())
+        connections.tap(selector, look.options).map_err(|error| error.to_string())
     }
 
     fn watch_packets(
@@ -110,7 +110,7 @@ impl Responder<'_> {
         write: impl Fn(&mut Self, u64, &TappedPacket) -> io::Result<u32>,
     ) -> io::Result<()> {
         let ports = self.daemon().engine().ports().0.iter().map(|port| port.name.clone()).collect();
-        let (snaplen, count) = (look.wants.snaplen as u32, look.count);
+        let (snaplen, count) = (look.options.snaplen as u32, look.count);
         self.send(&Answer::Tap(TapLine { ports, snaplen, count, seconds: LONGEST.as_secs() }))?;
         // Tells the client that it misses no packet from now on.
         self.out.flush()?;

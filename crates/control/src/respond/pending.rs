@@ -14,7 +14,7 @@ use std::ops::Range;
 type RequestFiles = BTreeMap<String, Vec<u8>>;
 
 /// The most errors, and the most notes, of one request that are sent.
-pub(super) const MOST_ERRORS: usize = 100;
+pub(super) const MAX_ERRORS: usize = 100;
 
 /// A request that was parsed, as far as possible without the daemon.
 pub(super) struct PendingRequest {
@@ -142,12 +142,12 @@ impl PendingRequest {
             match convert::parse_command(line, &reader) {
                 Ok((command, found)) => {
                     commands.push(command);
-                    let space = MOST_ERRORS.saturating_sub(notes.len());
+                    let space = MAX_ERRORS.saturating_sub(notes.len());
                     notes.extend(found.into_iter().take(space).map(locate));
                 }
                 Err(found) => errors.extend(found.into_iter().map(locate)),
             }
-            if errors.len() > MOST_ERRORS {
+            if errors.len() > MAX_ERRORS {
                 break;
             }
         }

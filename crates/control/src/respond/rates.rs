@@ -20,10 +20,10 @@ use std::time::{Duration, Instant};
 const MOMENT: Duration = Duration::from_secs(1);
 
 /// The most rules, and the most connections, that are told.
-const MOST_TOLD: usize = 50;
+const MAX_REPORTED: usize = 50;
 
 /// With more connections than this they are not compared: each takes some hundred bytes for the moment.
-const MOST_COMPARED: u64 = 100_000;
+const MAX_COMPARED: u64 = 100_000;
 
 /// What counters said.
 struct Reading {
@@ -77,7 +77,7 @@ impl Responder<'_> {
         let policy = Arc::clone(self.daemon().policy());
         let before = Reading::of(&self.daemon());
         let rules_before = rule_counts(self.context.daemon, &policy);
-        let compared = before.connections <= MOST_COMPARED;
+        let compared = before.connections <= MAX_COMPARED;
         let mut connections_before = ConnectionCounts::new();
         if compared {
             let mut each = |info: ConnectionInfo| {
@@ -123,7 +123,7 @@ impl Responder<'_> {
             connections: after.connections,
             made_per_s: per_s(since(after.made, before.made), moment),
             ended_per_s: per_s(since(after.ended, before.ended), moment),
-            too_many_connections: before.connections > MOST_COMPARED,
+            too_many_connections: before.connections > MAX_COMPARED,
         };
         self.send(&Answer::Rate(RateLine::Moment(line)))?;
         let names = self.daemon().host().ports().into_iter().map(|port| port.name);
@@ -176,7 +176,7 @@ impl Responder<'_> {
         };
         let mut rules: Vec<_> = after.iter().map(difference).filter(|rule| rule.0 > 0).collect();
         rules.sort_by(|a, b| (b.0, b.1, a.3).cmp(&(a.0, a.1, b.3)));
-        for (packets, bytes, dropped, id) in rules.into_iter().take(MOST_TOLD) {
+        for (packets, bytes, dropped, id) in rules.into_iter().take(MAX_REPORTED) {
             let Some(rule) = policy.rules.get(id) else { continue };
             let line = RuleRate {
                 id: id.0,
@@ -216,9 +216,9 @@ fn insert(
     let (packets, bytes) = (difference(info.packets, packets), difference(info.bytes, bytes));
     let all = bytes[0] + bytes[1];
     let place = busiest.partition_point(|other| other.0 >= all);
-    if packets != [0, 0] && place < MOST_TOLD {
+    if packets != [0, 0] && place < MAX_REPORTED {
         busiest.insert(place, (all, packets, bytes, info));
-        busiest.truncate(MOST_TOLD);
+        busiest.truncate(MAX_REPORTED);
     }
 }
 

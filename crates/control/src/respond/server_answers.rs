@@ -39,21 +39,22 @@ impl Responder<'_> {
     /// Applies what is said about a server, and ends its connections if they are to end.
     pub(super) fn order_server(&mut self, command: &ServerCommand) -> io::Result<AnswerResult> {
         let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
-        let (ordered, of, connections) = {
+        let (ordered, server_connections, connections) = {
             let mut daemon = self.daemon();
             let ordered = match daemon.order_server(now_ms, command) {
                 Ok(ordered) => ordered,
                 Err(refusal) => return Ok(Err(refusal.to_string())),
             };
             let engine = daemon.engine();
-            let of = engine.server_connections(command.server, &ordered);
-            (ordered, of, engine.connections())
+            let server_connections = engine.server_connections(command.server, &ordered);
+            (ordered, server_connections, engine.connections())
         };
         for OrderedServer { rule, state, is_open: open } in ordered {
             let (server, state) = (command.server.to_string(), state.name().to_owned());
             self.send(&Answer::ServerState(ServerStateLine { rule: rule.0, server, state, open }))?;
         }
-        let killed = command.kill.then(|| connections.kill_of_server(&of)).transpose();
+        let killed =
+            command.kill.then(|| connections.kill_server_connections(&server_connections)).transpose();
         // Checks tell the health of every server again and again; a change of it is told by the checker. What ends connections is recorded always.
         let is_check = matches!(command.order, ServerOrder::Healthy | ServerOrder::Failed);
         if !is_check || command.kill {

@@ -10,17 +10,17 @@ use mmb_protocol::{Request, hex, push_state};
 use std::io::{self, Read, Write};
 
 /// Bytes of a state in one line of an answer.
-const AT_ONCE: usize = 24 << 10;
+const LINE_BYTES: usize = 24 << 10;
 
 /// A state is kept in memory until it is complete: memory is checked each time that so many bytes have arrived.
-const STEP: u64 = 1 << 20;
+const CHECK_BYTES: u64 = 1 << 20;
 
 impl Responder<'_> {
     pub(super) fn save_state(&mut self) -> io::Result<AnswerEnd> {
         let table = self.daemon().engine().connections();
         let daemon = self.context.daemon;
         let mut pieces =
-            StateWriterLines { responder: self, piece: Vec::with_capacity(AT_ONCE), written: Ok(()) };
+            StateWriterLines { responder: self, piece: Vec::with_capacity(LINE_BYTES), written: Ok(()) };
         let saved = state::save(daemon, &table, &mut pieces).and_then(|connections| {
             pieces.flush()?;
             Ok(connections)
@@ -54,8 +54,8 @@ impl Responder<'_> {
             read: 0,
             end: None,
         };
-        let most = table.summary().max;
-        let read = SavedState::read(&mut pieces, most);
+        let max = table.summary().max;
+        let read = SavedState::read(&mut pieces, max);
         let has_ended = pieces.end.is_some();
         let message = match read {
             Ok(saved) => {
@@ -105,13 +105,13 @@ struct StateWriterLines<'r, 'a> {
 
 impl Write for StateWriterLines<'_, '_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let taken = bytes.len().min(AT_ONCE - self.piece.len());
-        if taken == AT_ONCE {
+        let taken = bytes.len().min(LINE_BYTES - self.piece.len());
+        if taken == LINE_BYTES {
             self.line(&bytes[..taken])?;
             return Ok(taken);
         }
         self.piece.extend_from_slice(&bytes[..taken]);
-        if self.piece.len() == AT_ONCE {
+        if self.piece.len() == LINE_BYTES {
             self.flush()?;
         }
         Ok(taken)
@@ -181,8 +181,8 @@ impl StateReaderLines<'_> {
     /// Checks that there is memory for the next bytes.
     fn check_next(&mut self) -> io::Result<()> {
         if self.total >= self.checked {
-            (self.check_memory)(2 * STEP).map_err(io::Error::other)?;
-            self.checked = self.total + STEP;
+            (self.check_memory)(2 * CHECK_BYTES).map_err(io::Error::other)?;
+            self.checked = self.total + CHECK_BYTES;
         }
         Ok(())
     }

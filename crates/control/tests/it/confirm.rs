@@ -60,11 +60,11 @@ fn a_change_that_is_not_confirmed_is_taken_back() {
 fn a_change_is_taken_back_whatever_memory_is_left() {
     let streams = "add-stateful id 1 tcp-dport 80 stream \"x\" close\n";
     let mmb = start_bounded(streams, Some(400 << 20)).expect("it fits");
-    let most = || mmb.daemon.lock().expect("not poisoned").engine().connections().summary().max;
-    let before = most();
+    let max = || mmb.daemon.lock().expect("not poisoned").engine().connections().summary().max;
+    let before = max();
     *mmb.memory.lock().expect("not poisoned") = Some(4000 << 20);
     apply(&mmb, AFTER, 1);
-    assert_eq!(most(), before, "what is free belongs to the policy before");
+    assert_eq!(max(), before, "what is free belongs to the policy before");
     *mmb.memory.lock().expect("not poisoned") = Some(33 << 20);
     expire(&mmb);
     assert_eq!(mmb.rules(), ["1 add-stateful tcp-dport 80 stream \"x\" close"]);

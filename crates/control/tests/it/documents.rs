@@ -1,6 +1,6 @@
 //! The documents describe the drop reasons, the tests and the requests that exist.
 
-use mmb_engine::{DropReason, KeptReason};
+use mmb_engine::{DropReason, NotOffloadedReason};
 use mmb_protocol::request;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ fn the_tables_of_reasons_are_current() {
     assert_current(["drop reasons, by make doc", "end of drop reasons"], &table);
 
     let mut table = "| reason | why the flow stays with mmb |\n| --- | --- |\n".to_owned();
-    for reason in KeptReason::ALL {
+    for reason in NotOffloadedReason::ALL {
         let (name, meaning) = (reason.name(), reason.meaning());
         assert!(!meaning.is_empty() && !meaning.contains('|'), "{name}");
         table += &format!("| `{name}` | {meaning} |\n");

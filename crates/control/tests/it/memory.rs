@@ -92,7 +92,7 @@ fn more_connections_than_fit_are_refused_with_the_number_that_fits() {
 }
 
 /// Returns the limit of connections.
-fn most_connections(mmb: &Running) -> u64 {
+fn max_connections(mmb: &Running) -> u64 {
     match &mmb.run("show conn summary")[..] {
         [Answer::Begin(_), Answer::Summary(line)] => line.max,
         other => panic!("{other:?}"),
@@ -107,19 +107,19 @@ const FITS: u64 = 32_768;
 #[test]
 fn the_default_of_connections_is_cut_to_the_memory_and_again_for_rules() {
     let mmb = start_bounded("add all accept", Some(64 << 20)).expect("it fits");
-    assert_eq!(most_connections(&mmb), CUT);
+    assert_eq!(max_connections(&mmb), CUT);
     // 20 MB.
     assert!(mmb.ask(&rules(32_768)).1.ok);
-    assert_eq!(most_connections(&mmb), CUT * 12 / 32);
+    assert_eq!(max_connections(&mmb), CUT * 12 / 32);
     mmb.run("flush");
-    assert_eq!(most_connections(&mmb), CUT, "the rules' room");
+    assert_eq!(max_connections(&mmb), CUT, "the rules' room");
     have(&mmb, 96);
     mmb.run("add all accept");
     // Three quarters of 64 MB.
-    assert_eq!(most_connections(&mmb), 49_152, "more memory");
+    assert_eq!(max_connections(&mmb), 49_152, "more memory");
     have(&mmb, 48);
     mmb.run("flush");
-    assert_eq!(most_connections(&mmb), 49_152, "small changes take nothing away");
+    assert_eq!(max_connections(&mmb), 49_152, "small changes take nothing away");
 }
 
 /// A number below the default was accepted without a check.
@@ -128,11 +128,11 @@ fn memory_for_a_set_number_of_connections_is_reserved_or_refused() {
     let mmb = start_bounded("", Some(64 << 20)).expect("it fits");
     let error = refused(&mmb, &Request::Run(vec!["set conn max 40000".into()]));
     assert!(error.message.ends_with(&format!("; {FITS} would fit")), "{}", error.message);
-    assert_eq!(most_connections(&mmb), CUT);
+    assert_eq!(max_connections(&mmb), CUT);
     // 26 MB, more than the default was cut to.
     let asked = "set conn max 26000";
     mmb.run(asked);
-    assert_eq!(most_connections(&mmb), 26_000);
+    assert_eq!(max_connections(&mmb), 26_000);
     let error =
         refused(&mmb, &Request::Apply(format!("{asked}\n{}", rule_lines(12_000)), ConnectionFate::Release));
     let told = "not enough memory: this may need 8 MB, but only 6 MB are available (a test's; 26 MB are reserved for connections)";

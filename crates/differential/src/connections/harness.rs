@@ -63,7 +63,7 @@ impl Harness {
                 locked(&workers)[worker].process(now_ns, &NoCycles, &mut [], &mut []);
             }))
         };
-        let watch = connections.watch_with_room(EVENTS).map_err(|error| error.to_string())?;
+        let watch = connections.watch_with_capacity(EVENTS).map_err(|error| error.to_string())?;
         let (received, released, held_ms) = (0, VecDeque::new(), 0);
         Ok(Harness { engine, workers, now_ms, connections, watch, received, released, held_ms })
     }
@@ -99,7 +99,7 @@ impl Harness {
 
     fn collect_released(&mut self) {
         for (number, worker) in locked(&self.workers).iter_mut().enumerate() {
-            while let Some(Origin::Held) = worker.give_back(|returned| {
+            while let Some(Origin::Held) = worker.return_packets(|returned| {
                 self.released.push_back((number, (returned.port.0, returned.bytes.to_vec())));
                 true
             }) {}
@@ -176,8 +176,8 @@ impl Harness {
 
     /// Loads a state at once, whose rules are those in force.
     pub(super) fn load(&mut self, mut file: &[u8]) -> Result<LoadSummary, String> {
-        let most = self.connections.summary().max;
-        let state = SavedState::read(&mut file, most)?;
+        let max = self.connections.summary().max;
+        let state = SavedState::read(&mut file, max)?;
         let rules = (0..=u32::from(u8::MAX)).map(|id| (RuleId(id), RuleId(id))).collect();
         let map = self.engine.state_map(&state.header, state.header.saved_at_ms, rules);
         self.ask(|connections| connections.load(&state, || map, &mut |_| {}))

@@ -60,8 +60,8 @@ pub(super) fn check(list: &[ConnectionInfo], policy: &Policy) -> Result<(), Stri
             let owner = *outside.entry((proto, sent.src, sent.sport)).or_insert(inside);
             ensure!(owner == inside, "{:?} {} stands for {owner:?} and {inside:?}", sent.src, sent.sport);
         }
-        let most_ms = u64::from(timeout_s(&policy.settings.connections.timeouts, info)) * 1000;
-        ensure!(info.idle_ms <= most_ms + 2 * SLOT_MS, "idle for longer than {most_ms} ms: {info:?}");
+        let max_ms = u64::from(timeout_s(&policy.settings.connections.timeouts, info)) * 1000;
+        ensure!(info.idle_ms <= max_ms + 2 * SLOT_MS, "idle for longer than {max_ms} ms: {info:?}");
         ensure!(info.idle_ms <= info.age_ms, "idle before it was made: {info:?}");
     }
     Ok(())

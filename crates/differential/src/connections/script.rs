@@ -315,7 +315,7 @@ impl ScriptRun {
         self.log.push(format!("kill {filter:?}"));
         let killed = self.harness.ask(|connections| connections.kill(&filter)).map_err(|e| e.to_string())?;
         let list = self.harness.list()?;
-        ensure!(!list.iter().any(|info| info.is_meant_by(&filter)), "killed, and still there: {list:?}");
+        ensure!(!list.iter().any(|info| info.matches(&filter)), "killed, and still there: {list:?}");
         ensure!(killed as usize + list.len() == self.list.len(), "{killed} killed, {} left", list.len());
         self.check_list(list)
     }

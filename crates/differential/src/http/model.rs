@@ -9,8 +9,8 @@ const TOKEN: &str = r"[!#$%&'*+.^_`|~0-9A-Za-z-]";
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The first bytes of a connection of another protocol.
 const OTHERS: [&[u8]; 2] = [PREFACE, b"\x16\x03"];
-const MOST_OUTSTANDING: usize = 64;
-const MOST_HEADERS: usize = 128;
+const MAX_OUTSTANDING: usize = 64;
+const MAX_HEADERS: usize = 128;
 
 fn regex(text: &str) -> Regex {
     let headers = format!(r"((?:{TOKEN}+:[\t\x20-\x7e\x80-\xff]*\r\n)*)\r\n");
@@ -37,7 +37,7 @@ static LINE_END: LazyLock<Regex> = LazyLock::new(|| Regex::new("\n").expect("a r
 /// Where a section may end, and how long the line with the size of a chunk may be.
 static SECTION_END: LazyLock<[Regex; 2]> =
     LazyLock::new(|| [r"\r\n\r\n", r"\n\r?\n"].map(|text| Regex::new(text).expect("a regex")));
-const MOST_CHUNK_LINE: [usize; 2] = [256, 4096];
+const MAX_CHUNK_LINE: [usize; 2] = [256, 4096];
 /// Headers of responses that are not to be odd.
 const STRICT: [&str; 4] = ["content-length", "transfer-encoding", "connection", "upgrade"];
 static ABSOLUTE: LazyLock<Regex> =
@@ -155,7 +155,7 @@ impl Fields {
             let is_unclear = option == "host" || (option != "close" && option.contains("close"));
             named.contains(&option.as_str()) || (is_request && is_unclear)
         };
-        if self.0.len() > MOST_HEADERS || options.iter().any(is_bad) {
+        if self.0.len() > MAX_HEADERS || options.iter().any(is_bad) {
             return None;
         }
         let mut lengths = self.all("content-length");
@@ -347,7 +347,7 @@ impl Model {
             return self.incomplete(bytes, self.limit, &SECTION_END[0]);
         };
         let Some((asked, place, is_last)) = good_request(&found) else { return self.bad() };
-        if self.asked.len() == MOST_OUTSTANDING {
+        if self.asked.len() == MAX_OUTSTANDING {
             return self.bad();
         }
         self.waits = asked.method == b"CONNECT";
@@ -427,10 +427,10 @@ impl Model {
                 (next, (Kind::Body, available(left)))
             }
             Place::ChunkSize => {
-                let most = MOST_CHUNK_LINE[index];
-                let within = &bytes[..bytes.len().min(most)];
+                let max = MAX_CHUNK_LINE[index];
+                let within = &bytes[..bytes.len().min(max)];
                 let Some(found) = CHUNK[index].captures(within) else {
-                    return self.incomplete(bytes, most, &LINE_END);
+                    return self.incomplete(bytes, max, &LINE_END);
                 };
                 let size = u64::from_str_radix(&String::from_utf8_lossy(&found[1]), 16).expect("16 digits");
                 let (next, kind) = match size {
@@ -457,7 +457,7 @@ impl Model {
                 let Some(fields) = Fields::of(&found[1]) else { return self.bad() };
                 let refused = ["content-length", "transfer-encoding", "host", "connection"];
                 let is_refused = |(name, _): &(String, _)| refused.contains(&name.as_str());
-                if fields.0.len() > MOST_HEADERS || index == 0 && fields.0.iter().any(is_refused) {
+                if fields.0.len() > MAX_HEADERS || index == 0 && fields.0.iter().any(is_refused) {
                     return self.bad();
                 }
                 (Place::End, (Kind::Trailers, found[0].len()))

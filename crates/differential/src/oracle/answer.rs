@@ -54,7 +54,7 @@ pub(super) fn reject(
 /// an MTU that no host takes.
 pub(super) fn mtu_error(
     mtu: u32,
-    own_mtu: Option<u32>,
+    ingress_mtu: Option<u32>,
     received: &OraclePacket<'_>,
     packet: &Dissection,
 ) -> Result<Option<Vec<u8>>, Unanswerable> {
@@ -67,7 +67,7 @@ pub(super) fn mtu_error(
     };
     check(received, packet)?;
     let rest = if ip.version == 4 { mtu.min(0xffff) } else { mtu };
-    error(kind, rest, own_mtu, received, packet, ip).ok_or(Unanswerable).map(Some)
+    error(kind, rest, ingress_mtu, received, packet, ip).ok_or(Unanswerable).map(Some)
 }
 
 /// Nobody answers such a packet.
@@ -193,10 +193,10 @@ fn error(
     packet: &Dissection,
     ip: &Ip,
 ) -> Option<Vec<u8>> {
-    let (most, header, proto) = if ip.version == 4 { (576, 20, 1) } else { (1280, 40, 58) };
-    let most = mtu.map_or(most, |mtu| most.min(mtu as usize)).checked_sub(header + 8)?;
+    let (max, header, proto) = if ip.version == 4 { (576, 20, 1) } else { (1280, 40, 58) };
+    let max = mtu.map_or(max, |mtu| max.min(mtu as usize)).checked_sub(header + 8)?;
     let quoted = &received.bytes[packet.l3..ip.end];
-    let quoted = &quoted[..quoted.len().min(most)];
+    let quoted = &quoted[..quoted.len().min(max)];
     let message = [&kind[..], &[0, 0], &rest.to_be_bytes(), quoted].concat();
     Some(to_sender(proto, 0xc0, 2, &message, received, packet, ip))
 }

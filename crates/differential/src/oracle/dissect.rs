@@ -8,7 +8,7 @@ use mmb_packet::{LinkType, Malformed};
 /// Ether types of VLAN tags: 802.1Q, 802.1ad and the older QinQ.
 const TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 /// The most VLAN tags of one frame.
-const MOST_TAGS: usize = 4;
+const MAX_TAGS: usize = 4;
 const ETHER_IP4: u16 = 0x0800;
 const ETHER_IP6: u16 = 0x86dd;
 
@@ -114,7 +114,7 @@ fn link_header(bytes: &[u8], link: LinkType) -> Result<(u16, Option<usize>, usiz
     let mut l3 = len;
     let mut tags = Vec::new();
     while TAGS.contains(&eth_type) {
-        if tags.len() == MOST_TAGS {
+        if tags.len() == MAX_TAGS {
             return Err(Malformed::VlanStackTooDeep);
         }
         if bytes.len() < l3 + 4 {

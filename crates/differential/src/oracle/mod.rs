@@ -105,8 +105,8 @@ pub fn evaluate(
     // A packet that rules made too large is nobody's fault but theirs.
     let is_exceeding = || forward(ports, received.port, Some(l3_len(received.bytes, &packet))) == EXCEEDING;
     if verdict == EXCEEDING && policy.settings.answers.mtu_errors && is_exceeding() {
-        let own_mtu = in_port.and_then(|port| port.mtu);
-        match answer::mtu_error(mtu(ports, received.port), own_mtu, received, &packet) {
+        let ingress_mtu = in_port.and_then(|port| port.mtu);
+        match answer::mtu_error(mtu(ports, received.port), ingress_mtu, received, &packet) {
             Ok(error) => answer = error,
             Err(_) => not_applied.push(NotApplied::Unanswerable),
         }

@@ -8,7 +8,7 @@ use mmb_rewrite::NotApplied;
 pub(super) const END: u8 = 0;
 pub(super) const NOP: u8 = 1;
 /// The most bytes of options in a TCP header.
-const MOST_BYTES: usize = 40;
+const MAX_BYTES: usize = 40;
 
 /// One option. End-of-list and no-operation have no data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,7 +118,7 @@ impl OracleOptionList {
 /// Applies the option targets of `rules` in order, on one list, which becomes the new area. In a fragment the area keeps its length.
 pub(super) fn edit(area: &[u8], fragment: bool, rules: &[&Rule]) -> (Vec<u8>, Vec<NotApplied>) {
     let before = OracleOptionList::read(area);
-    let limit = if fragment { area.len() } else { MOST_BYTES };
+    let limit = if fragment { area.len() } else { MAX_BYTES };
     let mut editor = OracleEditor { list: before.clone(), limit, not_applied: Vec::new() };
     for rule in rules {
         let mut whitelist = Some(whitelist(rule));
@@ -203,7 +203,7 @@ impl OracleEditor {
 
     fn replace_if_it_fits(&mut self, list: OracleOptionList) {
         match list.encode().len() {
-            len if len > MOST_BYTES => self.not_applied.push(NotApplied::OptionSpace),
+            len if len > MAX_BYTES => self.not_applied.push(NotApplied::OptionSpace),
             len if len > self.limit => self.not_applied.push(NotApplied::Fragment),
             _ => self.list = list,
         }

@@ -53,7 +53,7 @@ impl FlowOffload for Model {
         64
     }
 
-    fn joins(&self, _: PortId, _: Option<PortId>) -> bool {
+    fn can_forward(&self, _: PortId, _: Option<PortId>) -> bool {
         true
     }
 
@@ -74,7 +74,7 @@ impl FlowOffload for Model {
         self.table().flows.get(&place).map_or_else(FlowUsage::default, |(_, usage)| *usage)
     }
 
-    fn follow(&mut self, _: u32, _: mmb_engine::EndNumbers) {}
+    fn update_numbers(&mut self, _: u32, _: mmb_engine::EndNumbers) {}
 }
 
 fn layout(bytes: &mut [u8]) -> Option<Layout> {
@@ -192,8 +192,8 @@ impl Model {
         let (flow, usage) = table.flows.get_mut(&place)?;
         let long = layout.end - u32::from(layout.ip);
         if flow.epoch != epoch
-            || long > flow.longest
-            || (flow.to.is_some() && long > mtu && flow.longest > mtu)
+            || long > flow.max_len
+            || (flow.egress.is_some() && long > mtu && flow.max_len > mtu)
         {
             return None;
         }
@@ -201,10 +201,10 @@ impl Model {
         usage.count.packets += 1;
         usage.count.bytes += packet.bytes.len() as u64;
         let mut bytes = packet.bytes.clone();
-        if flow.to.is_some() {
+        if flow.egress.is_some() {
             write(&mut bytes, &layout, key.family, &flow.writes);
         }
-        Some((flow.to, bytes))
+        Some((flow.egress, bytes))
     }
 }
 
@@ -344,9 +344,9 @@ fn case() -> impl Strategy<Value = (Vec<String>, Vec<Incoming>)> {
                     .map(|(line, _)| line)
                     .chain(aimed)
                     .filter(|line| !line.starts_with("add-stateful"));
-                let most = packets.iter().map(Vec::len).max().unwrap_or(0);
+                let max = packets.iter().map(Vec::len).max().unwrap_or(0);
                 let in_turn =
-                    (0..most).flat_map(|at| packets.iter().filter_map(move |flow| flow.get(at).cloned()));
+                    (0..max).flat_map(|at| packets.iter().filter_map(move |flow| flow.get(at).cloned()));
                 (lines.collect(), in_turn.collect())
             })
         },

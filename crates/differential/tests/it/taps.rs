@@ -4,7 +4,7 @@ use mmb_differential::oracle::evaluate;
 use mmb_differential::packet_spec;
 use mmb_differential::stateless::{Incoming, ports};
 use mmb_engine::{
-    DropReason, Engine, NoCycles, Origin, PacketTrace, TapWants, TappedBytes, TappedPacket, Verdict, Worker,
+    DropReason, Engine, NoCycles, Origin, PacketTrace, TapOptions, TappedBytes, TappedPacket, Verdict, Worker,
 };
 use mmb_language::parse_command;
 use mmb_packet::parse::parse;
@@ -20,8 +20,8 @@ use proptest::sample::select;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of a packet, and its length.
-const ALL: TapWants =
-    TapWants { received: true, sent: true, dropped: true, all: true, reason: None, snaplen: 16_384 };
+const ALL: TapOptions =
+    TapOptions { received: true, sent: true, dropped: true, all: true, reason: None, snaplen: 16_384 };
 
 /// A verdict, and the bytes that the packet has then.
 type Passed = (Verdict, Vec<u8>);
@@ -92,14 +92,14 @@ fn engine(policy: &Policy) -> Option<(Engine, SharedWorker)> {
 fn tapped(
     (engine, worker): &mut (Engine, SharedWorker),
     filter: &PacketFilter,
-    (wants, room): (TapWants, usize),
+    (options, room): (TapOptions, usize),
     packets: &[Incoming],
 ) -> (Vec<TappedPacket>, u64, Vec<Passed>) {
     let driven = worker.clone();
     let drive = move |_| driven.lock().process(0, &NoCycles, &mut [], &mut []);
     let connections = engine.connections().driven_by(Arc::new(drive));
     let selector = engine.selector(filter).expect("the ports are there");
-    let tap = connections.tap_with_room(selector, wants, room).expect("it answers");
+    let tap = connections.tap_with_capacity(selector, options, room).expect("it answers");
     let passed = worker.pass(packets);
     let seen = std::iter::from_fn(|| tap.take()).collect();
     (seen, tap.take_left_out(), passed)
@@ -247,29 +247,29 @@ fn only_what_is_wanted_is_seen() {
         bytes: Tcp { dport, payload: vec![7; 3000], ..Tcp::default() }.over_ip4().bytes(),
     };
     let packets = [packet(80), packet(81), packet(82)];
-    let none = TapWants { received: false, sent: false, dropped: false, all: false, ..ALL };
-    let see = |wants: TapWants| {
+    let none = TapOptions { received: false, sent: false, dropped: false, all: false, ..ALL };
+    let see = |options: TapOptions| {
         let mut engine = engine(&policy).expect("a good policy");
-        let (seen, left_out, _) = tapped(&mut engine, &PacketFilter::default(), (wants, 100), &packets);
+        let (seen, left_out, _) = tapped(&mut engine, &PacketFilter::default(), (options, 100), &packets);
         assert_eq!(left_out, 0);
         let len = |bytes: &Option<TappedBytes>| bytes.as_ref().map(|bytes| (bytes.bytes.len(), bytes.len));
         let rule = |seen: &TappedPacket| seen.trace.rules().map(|RuleId(id)| id).next();
         seen.iter().map(|seen| (rule(seen), len(&seen.received), len(&seen.last))).collect::<Vec<_>>()
     };
     let whole = Some((3054, 3054));
-    assert_eq!(see(TapWants { sent: true, ..none }), []);
-    let small = TapWants { snaplen: 60, ..none };
+    assert_eq!(see(TapOptions { sent: true, ..none }), []);
+    let small = TapOptions { snaplen: 60, ..none };
     assert_eq!(
-        see(TapWants { received: true, ..none }),
+        see(TapOptions { received: true, ..none }),
         [(Some(7), whole, None), (Some(8), whole, None), (None, whole, None)]
     );
-    assert_eq!(see(TapWants { dropped: true, ..small }).len(), 3, "two of them are too long for the port");
+    assert_eq!(see(TapOptions { dropped: true, ..small }).len(), 3, "two of them are too long for the port");
     assert_eq!(
-        see(TapWants { dropped: true, reason: Some(DropReason::Rule), ..small }),
+        see(TapOptions { dropped: true, reason: Some(DropReason::Rule), ..small }),
         [(Some(7), None, Some((60, 3054)))]
     );
     assert_eq!(
-        see(TapWants { received: true, reason: Some(DropReason::MtuExceeded), ..small }),
+        see(TapOptions { received: true, reason: Some(DropReason::MtuExceeded), ..small }),
         [(Some(8), Some((60, 3054)), None), (None, Some((60, 3054)), None)]
     );
 }

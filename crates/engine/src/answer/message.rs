@@ -12,7 +12,7 @@ const PARAMETER_PROBLEM6: u8 = 4;
 const PORT: u8 = 3;
 const PORT6: u8 = 4;
 /// The smallest MTU of an IPv6 link (RFC 8200 section 5). Hosts ignore smaller ones.
-const LEAST_MTU6: u32 = 1280;
+const MIN_MTU6: u32 = 1280;
 /// The code of a parameter problem: unrecognized next header.
 const NEXT_HEADER: u8 = 1;
 
@@ -78,7 +78,7 @@ impl IcmpMessage {
             }
             Class::Ip6 => {
                 let message = IcmpMessage { kind: TOO_BIG6, code: 0, rest: mtu.to_be_bytes() };
-                (mtu >= LEAST_MTU6).then_some(message)
+                (mtu >= MIN_MTU6).then_some(message)
             }
             Class::Other => None,
         }

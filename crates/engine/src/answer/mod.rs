@@ -5,7 +5,7 @@
 //! Life-cycle: a worker has one [`Answers`]. An answer is written while the worker decides on the answered
 //! packet, from the packet's bytes as they were received. An MTU error is written before the packet is
 //! rewritten, and discarded if the packet then fits. The answer waits in a bounded queue until the host
-//! provides a buffer ([`Worker::give_back`](crate::Worker::give_back)). Neither rules nor connections apply
+//! provides a buffer ([`Worker::return_packets`](crate::Worker::return_packets)). Neither rules nor connections apply
 //! to it. It leaves on the port on which the answered packet arrived.
 //!
 //! An answer's source is the address to which the packet was sent: mmb has no addresses of its own. All
@@ -18,7 +18,7 @@ mod writer;
 
 use crate::compiled::Snapshot;
 use crate::conntrack::SharedState;
-use crate::made::MadeKind;
+use crate::generated::GeneratedKind;
 use crate::rate::RateCell;
 use crate::rate::{RateLimit, Ticks};
 use crate::verdict::VECTOR;
@@ -32,10 +32,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// The most waiting answers, and the most bytes of all of them.
-const WAITING: usize = 256;
-const WAITING_BYTES: usize = 128 << 10;
+const QUEUE_LEN: usize = 256;
+const QUEUE_BYTES: usize = 128 << 10;
 /// The most MTU errors that are prepared for one vector.
-const MOST_PREPARED: usize = 64;
+const MAX_PREPARED: usize = 64;
 
 /// A worker's answers.
 pub(crate) struct Answers {
@@ -54,7 +54,7 @@ pub(crate) struct Answers {
 /// An answer that waits for a buffer.
 #[derive(Debug)]
 struct QueuedAnswer {
-    kind: MadeKind,
+    kind: GeneratedKind,
     port: PortId,
     link: LinkType,
     /// The range of its bytes in `Answers::bytes`.
@@ -63,7 +63,7 @@ struct QueuedAnswer {
 
 /// An answer that is returned to the host.
 pub(crate) struct Answer<'a> {
-    pub(crate) kind: MadeKind,
+    pub(crate) kind: GeneratedKind,
     /// The port on which it leaves.
     pub(crate) port: PortId,
     pub(crate) link: LinkType,
@@ -75,23 +75,23 @@ impl Answers {
         Answers {
             shared,
             limit: None,
-            now: Ticks::of_ns(0),
-            waiting: VecDeque::with_capacity(WAITING),
+            now: Ticks::from_ns(0),
+            waiting: VecDeque::with_capacity(QUEUE_LEN),
             prepared: Vec::with_capacity(VECTOR),
             // Untouched memory costs nothing.
-            bytes: Vec::with_capacity(WAITING_BYTES),
+            bytes: Vec::with_capacity(QUEUE_BYTES),
         }
     }
 
     /// Applies the settings of a policy.
     pub(crate) fn configure(&mut self, snapshot: &Snapshot) {
-        self.limit = snapshot.answers.rate.map(RateLimit::of_answers);
+        self.limit = snapshot.answers.rate.map(RateLimit::for_answers);
     }
 
     /// Sets the time of the next packets.
     #[inline]
     pub(crate) fn advance(&mut self, now_ns: u64) {
-        self.now = Ticks::of_ns(now_ns);
+        self.now = Ticks::from_ns(now_ns);
     }
 
     /// Answers a packet that a rule rejects, from its bytes as they were received.
@@ -114,7 +114,7 @@ impl Answers {
             Reject::Icmp(code) => Some(IcmpMessage::unreachable(code, layout)),
             Reject::Icmp6(code) => Some(IcmpMessage::unreachable6(code, layout)),
         };
-        let written = self.write(MadeKind::Reject, packet, layout, |bytes| match message {
+        let written = self.write(GeneratedKind::Reject, packet, layout, |bytes| match message {
             None => writer::write_reset(packet, layout, bytes),
             Some(message) => writer::write_icmp(message, mtu, packet, layout, bytes),
         });
@@ -129,19 +129,19 @@ impl Answers {
     #[inline(never)]
     pub(crate) fn prepare_mtu_error(
         &mut self,
-        at: u8,
-        (mtu, own_mtu): (u32, usize),
+        index: u8,
+        (mtu, ingress_mtu): (u32, usize),
         packet: &Packet<'_>,
         layout: &Layout,
     ) {
         let Some(message) = IcmpMessage::too_large(mtu, packet, layout) else { return };
-        let written = match self.prepared.len() >= MOST_PREPARED {
+        let written = match self.prepared.len() >= MAX_PREPARED {
             true => Err(NotApplied::AnswerRate),
-            false => self.write(MadeKind::MtuError, packet, layout, |bytes| {
-                writer::write_icmp(message, own_mtu, packet, layout, bytes)
+            false => self.write(GeneratedKind::MtuError, packet, layout, |bytes| {
+                writer::write_icmp(message, ingress_mtu, packet, layout, bytes)
             }),
         };
-        self.prepared.push((at, written));
+        self.prepared.push((index, written));
     }
 
     /// Queues the prepared errors of the packets that are dropped. Discards the other errors.
@@ -151,8 +151,8 @@ impl Answers {
         not_applied: &mut NotAppliedCounts,
     ) {
         let mut prepared = std::mem::take(&mut self.prepared);
-        for (at, error) in prepared.drain(..) {
-            if is_dropped(at.into())
+        for (index, error) in prepared.drain(..) {
+            if is_dropped(index.into())
                 && let Err(reason) = error.and_then(|error| self.queue(error))
             {
                 not_applied.count(reason);
@@ -166,12 +166,12 @@ impl Answers {
     /// is already exhausted.
     fn write(
         &mut self,
-        kind: MadeKind,
+        kind: GeneratedKind,
         packet: &Packet<'_>,
         layout: &Layout,
         write: impl FnOnce(&mut Vec<u8>) -> Option<()>,
     ) -> Result<QueuedAnswer, NotApplied> {
-        let has_room = self.waiting.len() < WAITING && self.bytes.len() + writer::MOST_BYTES <= WAITING_BYTES;
+        let has_room = self.waiting.len() < QUEUE_LEN && self.bytes.len() + writer::MAX_BYTES <= QUEUE_BYTES;
         if !has_room || self.limit.is_some_and(|limit| !self.cell(kind).has_room(&limit, self.now)) {
             return Err(NotApplied::AnswerRate);
         }
@@ -187,7 +187,7 @@ impl Answers {
     /// Queues an answer that was written, if the rate and the queue allow it.
     fn queue(&mut self, answer: QueuedAnswer) -> Result<(), NotApplied> {
         let fits = || self.limit.is_none_or(|limit| self.cell(answer.kind).take(&limit, self.now));
-        if self.waiting.len() == WAITING || !fits() {
+        if self.waiting.len() == QUEUE_LEN || !fits() {
             return Err(NotApplied::AnswerRate);
         }
         self.waiting.push_back(answer);
@@ -195,8 +195,8 @@ impl Answers {
     }
 
     /// The rate limit state of a kind of answers.
-    fn cell(&self, kind: MadeKind) -> &RateCell {
-        if kind == MadeKind::MtuError { &self.shared.mtu_told } else { &self.shared.rejected }
+    fn cell(&self, kind: GeneratedKind) -> &RateCell {
+        if kind == GeneratedKind::MtuError { &self.shared.mtu_error_rate } else { &self.shared.reject_rate }
     }
 
     /// Discards the bytes after those of the queued answers.
@@ -207,12 +207,12 @@ impl Answers {
 
     /// Passes the oldest answer to `out`. `None` if no answer waits.
     #[inline]
-    pub(crate) fn give<T>(&mut self, out: impl FnOnce(Answer<'_>) -> T) -> Option<T> {
+    pub(crate) fn pop<T>(&mut self, out: impl FnOnce(Answer<'_>) -> T) -> Option<T> {
         let QueuedAnswer { kind, port, link, bytes } = self.waiting.pop_front()?;
-        let given = out(Answer { kind, port, link, bytes: self.bytes.get(bytes).unwrap_or_default() });
+        let returned = out(Answer { kind, port, link, bytes: self.bytes.get(bytes).unwrap_or_default() });
         if self.waiting.is_empty() {
             self.bytes.clear();
         }
-        Some(given)
+        Some(returned)
     }
 }

@@ -21,13 +21,13 @@ const REDIRECT6: u8 = 137;
 pub(super) fn may_be_answered(packet: &Packet<'_>, layout: &Layout) -> bool {
     !layout.is_later_fragment()
         && is_between_hosts(packet, layout)
-        && !is_final(packet, layout)
+        && !is_rst_or_error(packet, layout)
         && transport_soundness(packet.bytes(), layout) != Soundness::Wrong
 }
 
 /// Whether a packet is a RST or an ICMP error, which nobody answers. An ICMP type that may be an error counts
 /// as one.
-fn is_final(packet: &Packet<'_>, layout: &Layout) -> bool {
+fn is_rst_or_error(packet: &Packet<'_>, layout: &Layout) -> bool {
     const FLAGS: usize = 13;
     const RST: u8 = 0x04;
     let header = packet.bytes().get(usize::from(layout.l4)..).unwrap_or_default();
@@ -66,7 +66,7 @@ fn is_between_hosts(packet: &Packet<'_>, layout: &Layout) -> bool {
 /// Whether a frame was sent to a multicast or broadcast link address, or has such a source address.
 fn is_to_group(link: LinkType, bytes: &[u8]) -> bool {
     const GROUP: u8 = 1;
-    let is_group = |at: usize| bytes.get(at).is_some_and(|first| first & GROUP != 0);
+    let is_group = |offset: usize| bytes.get(offset).is_some_and(|first| first & GROUP != 0);
     match link {
         LinkType::Ethernet => is_group(0) || is_group(6),
         // The kernel's packet type: 1 is broadcast, 2 is multicast.

@@ -7,10 +7,10 @@ use mmb_packet::proto::{ICMP, ICMP6, TCP};
 use mmb_packet::{Class, Layout, LinkType, Packet};
 
 /// The most bytes of an IP packet with an ICMP error: RFC 1812 section 4.3.2.3, RFC 4443 section 2.4 (c).
-const MOST_IP4: usize = 576;
-const MOST_IP6: usize = 1280;
+const MAX_ERROR4_BYTES: usize = 576;
+const MAX_ERROR6_BYTES: usize = 1280;
 /// The most bytes of an answer, with the longest link header that mmb parses.
-pub(super) const MOST_BYTES: usize = MOST_IP6 + 64;
+pub(super) const MAX_BYTES: usize = MAX_ERROR6_BYTES + 64;
 /// Time to live or hop limit.
 const LIFE: u8 = 64;
 /// The type of service or traffic class of ICMP errors: precedence 6 (RFC 1812 section 4.3.2.5).
@@ -61,13 +61,13 @@ pub(super) fn write_icmp(
     layout: &Layout,
     out: &mut Vec<u8>,
 ) -> Option<()> {
-    let (proto, most) = match layout.class {
-        Class::Ip4 => (ICMP, MOST_IP4.min(mtu).checked_sub(IP4_HEADER + ICMP_HEADER)?),
-        Class::Ip6 => (ICMP6, MOST_IP6.min(mtu).checked_sub(IP6_HEADER + ICMP_HEADER)?),
+    let (proto, max) = match layout.class {
+        Class::Ip4 => (ICMP, MAX_ERROR4_BYTES.min(mtu).checked_sub(IP4_HEADER + ICMP_HEADER)?),
+        Class::Ip6 => (ICMP6, MAX_ERROR6_BYTES.min(mtu).checked_sub(IP6_HEADER + ICMP_HEADER)?),
         Class::Other => return None,
     };
     let datagram = packet.bytes().get(usize::from(layout.ip)..layout.end as usize)?;
-    let quoted = datagram.get(..most).unwrap_or(datagram);
+    let quoted = datagram.get(..max).unwrap_or(datagram);
     let pseudo = write_headers(proto, ICMP_HEADER + quoted.len(), packet, layout, out)?;
     let start = out.len();
     out.extend_from_slice(&[message.kind, message.code, 0, 0]);

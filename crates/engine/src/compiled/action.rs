@@ -100,7 +100,7 @@ const REJECT_ICMP6: u32 = REJECT_ICMP + 0x100;
 /// The kinds of limits are offsets from [`FIRST_LIMIT`]: sums of the two constants below.
 const FIRST_LIMIT: u32 = FIRST_REJECT + REJECT_ICMP6 + 0x100;
 const LIMIT_ACCEPTS: u32 = 1;
-const LIMIT_OF_FIRST: u32 = 2;
+const LIMIT_FIRST_ONLY: u32 = 2;
 
 const _: () = assert!(FIRST_LIMIT + 4 < LOGS && CtState::ALL.len() <= 7);
 
@@ -120,7 +120,7 @@ pub(crate) struct LimitKind {
     /// It accepts packets within the limit.
     pub(crate) accepts: bool,
     /// It counts only the first packets of connections.
-    pub(crate) of_first: bool,
+    pub(crate) first_only: bool,
 }
 
 impl RuleVerdict {
@@ -146,8 +146,8 @@ impl RuleVerdict {
 /// reading the table of actions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ActionMark {
-    /// The mark does not tell: the [`Action`] must be read.
-    Read,
+    /// The action is not simple: the [`Action`] must be read.
+    NotSimple,
     /// The rule accepts, and does nothing else.
     Accepts,
     /// The rule drops all packets, and does nothing else.
@@ -155,31 +155,31 @@ pub(crate) enum ActionMark {
 }
 
 impl ActionMark {
-    fn of(rule: &Rule) -> ActionMark {
+    fn from_rule(rule: &Rule) -> ActionMark {
         let plain =
             !rule.stateful && rule.stream_matches().next().is_none() && rule.ct_states().unwanted() == 0;
         match rule.targets[..] {
             [Target::Accept] if plain => ActionMark::Accepts,
             [Target::Drop(DropRate::ALL)] if plain => ActionMark::Drops,
-            _ => ActionMark::Read,
+            _ => ActionMark::NotSimple,
         }
     }
 
     /// The mark of a matched rule's slot.
     #[inline]
-    pub(crate) fn on(slot: RuleSlot) -> ActionMark {
+    pub(crate) fn from_slot(slot: RuleSlot) -> ActionMark {
         match slot.mark() {
             1 => ActionMark::Accepts,
             2 => ActionMark::Drops,
-            _ => ActionMark::Read,
+            _ => ActionMark::NotSimple,
         }
     }
 }
 
 /// The slot of a rule, with the mark of its action.
 pub(crate) fn marked(slot: RuleSlot, rule: &Rule) -> RuleSlot {
-    slot.marked(match ActionMark::of(rule) {
-        ActionMark::Read => 0,
+    slot.marked(match ActionMark::from_rule(rule) {
+        ActionMark::NotSimple => 0,
         ActionMark::Accepts => 1,
         ActionMark::Drops => 2,
     })
@@ -188,7 +188,12 @@ pub(crate) fn marked(slot: RuleSlot, rule: &Rule) -> RuleSlot {
 impl Action {
     /// The action of a rule with this edit.
     pub(crate) fn new(rule: &Rule, edit: Option<EditId>) -> Action {
-        Action { prio: rule.prio, id: rule.id.map_or(0, |id| id.0), edit, verdict: RuleVerdictBits::of(rule) }
+        Action {
+            prio: rule.prio,
+            id: rule.id.map_or(0, |id| id.0),
+            edit,
+            verdict: RuleVerdictBits::from_rule(rule),
+        }
     }
 
     /// The rule's rank: by priority, then by id.
@@ -209,10 +214,10 @@ impl Action {
             0 => RuleVerdict::None,
             1 => RuleVerdict::Accept,
             rate @ FIRST_RATE..FIRST_REJECT => RuleVerdict::Drop(DropRate(rate - FIRST_RATE)),
-            answer @ FIRST_REJECT..FIRST_LIMIT => RuleVerdict::Reject(reject_of(answer - FIRST_REJECT)),
+            answer @ FIRST_REJECT..FIRST_LIMIT => RuleVerdict::Reject(decode_reject(answer - FIRST_REJECT)),
             limit => RuleVerdict::Limit(LimitKind {
                 accepts: (limit - FIRST_LIMIT) & LIMIT_ACCEPTS != 0,
-                of_first: (limit - FIRST_LIMIT) & LIMIT_OF_FIRST != 0,
+                first_only: (limit - FIRST_LIMIT) & LIMIT_FIRST_ONLY != 0,
             }),
         }
     }
@@ -237,7 +242,7 @@ impl Action {
 
     /// Whether the rule matches packets of this `ct` state.
     #[inline]
-    pub(crate) fn wants(&self, state: CtState) -> bool {
+    pub(crate) fn matches_ct(&self, state: CtState) -> bool {
         self.verdict.0 >> (UNWANTED + state as u32) & 1 == 0
     }
 
@@ -247,7 +252,7 @@ impl Action {
     pub(crate) fn drops_some(&self) -> bool {
         match self.rule_verdict() {
             RuleVerdict::Drop(rate) => rate != DropRate::ALL,
-            RuleVerdict::Limit(kind) => !kind.of_first,
+            RuleVerdict::Limit(kind) => !kind.first_only,
             RuleVerdict::None | RuleVerdict::Accept | RuleVerdict::Reject(_) => false,
         }
     }
@@ -266,7 +271,7 @@ impl Action {
 }
 
 /// Encodes the answer of a reject as a number.
-fn number_of(reject: Reject) -> u32 {
+fn encode_reject(reject: Reject) -> u32 {
     match reject {
         Reject::Usual => 0,
         Reject::TcpRst => REJECT_RST,
@@ -275,8 +280,8 @@ fn number_of(reject: Reject) -> u32 {
     }
 }
 
-/// Decodes the answer of a reject from a number of [`number_of`].
-fn reject_of(number: u32) -> Reject {
+/// Decodes the answer of a reject from a number of [`encode_reject`].
+fn decode_reject(number: u32) -> Reject {
     match number {
         0 => Reject::Usual,
         REJECT_RST => Reject::TcpRst,
@@ -286,13 +291,13 @@ fn reject_of(number: u32) -> Reject {
 }
 
 impl RuleVerdictBits {
-    fn of(rule: &Rule) -> RuleVerdictBits {
+    fn from_rule(rule: &Rule) -> RuleVerdictBits {
         let mut verdicts = rule.targets.iter().filter_map(|target| match target {
             Target::Accept => Some(RuleVerdictBits(1)),
             // The stream decides.
             Target::Drop(_) if rule.stream_matches().next().is_some() => None,
             Target::Drop(rate) => Some(RuleVerdictBits(FIRST_RATE + rate.0)),
-            Target::Reject(reject) => Some(RuleVerdictBits(FIRST_REJECT + number_of(*reject))),
+            Target::Reject(reject) => Some(RuleVerdictBits(FIRST_REJECT + encode_reject(*reject))),
             Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => None,
             Target::StripAll | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => None,
             // A limit is encoded below, together with `accept`.
@@ -305,8 +310,8 @@ impl RuleVerdictBits {
             None => verdicts.next_back().unwrap_or(RuleVerdictBits(0)),
             Some(limit) => {
                 let accepts = if rule.targets.contains(&Target::Accept) { LIMIT_ACCEPTS } else { 0 };
-                let of_first = if limit.unit == LimitUnit::Connections { LIMIT_OF_FIRST } else { 0 };
-                RuleVerdictBits(FIRST_LIMIT + accepts + of_first)
+                let first_only = if limit.unit == LimitUnit::Connections { LIMIT_FIRST_ONLY } else { 0 };
+                RuleVerdictBits(FIRST_LIMIT + accepts + first_only)
             }
         };
         let unwanted = u32::from(rule.ct_states().unwanted()) << UNWANTED;

@@ -29,8 +29,8 @@ pub(crate) fn blocker(rule: &Rule) -> Option<Rule> {
         return None;
     }
     let (matches, some_differ) = relaxed(&rule.matches)?;
-    let is_odd = some_differ || rule.targets.iter().any(sees_each);
-    is_odd.then(|| Rule { matches, ..rule.clone() })
+    let blocks = some_differ || rule.targets.iter().any(sees_each);
+    blocks.then(|| Rule { matches, ..rule.clone() })
 }
 
 /// Relaxes constraints: returns constraints that hold for every flow of which some packets satisfy the given
@@ -53,7 +53,7 @@ pub(crate) fn relaxed(constraints: &[Match]) -> Option<(Vec<Match>, bool)> {
 
 /// Fields that have few possible values in packets that a host forwards, and these values. Fields of
 /// extension headers have one value, 0.
-const KNOWN: [(FieldId, &[u128]); 9] = [
+const KNOWN_VALUES: [(FieldId, &[u128]); 9] = [
     (FieldId::TcpSyn, &[0]),
     (FieldId::TcpFin, &[0]),
     (FieldId::TcpRst, &[0]),
@@ -68,17 +68,17 @@ const KNOWN: [(FieldId, &[u128]); 9] = [
 /// The possible TCP flags: ACK, with or without CWR, ECE, URG and PSH.
 const TCP_FLAGS: [u128; 16] = {
     let mut all = [0; 16];
-    let mut at = 0;
-    while at < all.len() {
+    let mut index = 0;
+    while index < all.len() {
         // PSH is 8, URG 32, ECE 64, CWR 128.
-        all[at] = 0x10 | (at as u128 & 1) << 3 | (at as u128 >> 1) << 5;
-        at += 1;
+        all[index] = 0x10 | (index as u128 & 1) << 3 | (index as u128 >> 1) << 5;
+        index += 1;
     }
     all
 };
 
 /// Whether all packets of a flow have the same value of a field.
-fn is_of_flow(id: FieldId) -> bool {
+fn identifies_flow(id: FieldId) -> bool {
     let is_more = matches!(
         id,
         FieldId::VlanId
@@ -98,14 +98,14 @@ fn holds(constraint: &Match) -> Holds {
         // offloaded.
         return Holds::Always;
     }
-    if is_of_flow(field.id) {
+    if identifies_flow(field.id) {
         return Holds::PerFlow;
     }
-    let known = KNOWN.iter().find(|(id, _)| *id == field.id).map(|(_, numbers)| *numbers);
+    let known = KNOWN_VALUES.iter().find(|(id, _)| *id == field.id).map(|(_, numbers)| *numbers);
     let extension = (field.group == FieldGroup::Ip6Extension).then_some(&[0][..]);
     let Some(numbers) = known.or(extension) else { return Holds::PerPacket };
     let width = field.width().unwrap_or(128);
-    let meant = match (&constraint.test, field.alone) {
+    let matched = match (&constraint.test, field.alone) {
         (Test::Present, BareMeaning::Equals(value)) => Intervals::one(value.into()),
         (Test::Present, BareMeaning::Protocol | BareMeaning::Optional) => Intervals::of_width(width),
         (Test::Number(cond, set), _) => Intervals::compared(*cond, set, width),
@@ -114,8 +114,8 @@ fn holds(constraint: &Match) -> Holds {
             return Holds::PerPacket;
         }
     };
-    let meant = if constraint.negated { meant.complement(ones(width)) } else { meant };
-    match numbers.iter().filter(|number| meant.contains(**number)).count() {
+    let matched = if constraint.negated { matched.complement(ones(width)) } else { matched };
+    match numbers.iter().filter(|number| matched.contains(**number)).count() {
         0 => Holds::Never,
         some if some == numbers.len() => Holds::Always,
         _ => Holds::PerPacket,

@@ -14,7 +14,7 @@ use super::action::{Action, CompiledRules, EditId, RuleVerdict, marked};
 use super::blocker::blocker;
 use super::limit_rule::{LimitRules, limit_of};
 use super::log_rule::LogRule;
-use super::publish_error::{MOST_CONSTRAINTS, PublishError};
+use super::publish_error::{MAX_CONSTRAINTS, PublishError};
 use super::selector::{PacketSelector, UnknownFilterPort};
 use super::servers::ServerTable;
 use super::slots::RuleSlots;
@@ -39,7 +39,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 /// Up to this many changes are applied one by one, however many rules there are.
-const FEW: usize = 4096;
+const MAX_INCREMENTAL_CHANGES: usize = 4096;
 
 /// The compiled patterns of a policy. The cache keeps them as long as a clone of this value exists.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ fn patterns_of(
 ) -> Result<StreamPatterns, PublishError> {
     let mut rules = BTreeMap::new();
     for rule in policy.rules.iter().filter(Rule::is_stream_rule) {
-        if rule.stream_matches().count() > MOST_CONSTRAINTS {
+        if rule.stream_matches().count() > MAX_CONSTRAINTS {
             return Err(PublishError::StreamConstraints(id(&rule)));
         }
         rules.insert(id(&rule), RuleSlot::FIRST);
@@ -219,7 +219,7 @@ impl PolicyCompiler {
             if let RuleChange::Added(rule) = &change
                 && !rule.draining
             {
-                self.names_ports(rule, known)?;
+                self.check_port_names(rule, known)?;
             }
         }
         if changes_patterns(before, after) {
@@ -233,7 +233,7 @@ impl PolicyCompiler {
     pub(crate) fn with_patterns<R>(
         &self,
         policy: &Policy,
-        use_them: impl FnOnce(&StreamPatterns, usize) -> R,
+        use_patterns: impl FnOnce(&StreamPatterns, usize) -> R,
     ) -> R {
         let mut rules = self.stream_rules.len();
         for change in RuleStore::diff(&self.policy.rules, &policy.rules) {
@@ -244,8 +244,8 @@ impl PolicyCompiler {
         }
         let checked = lock(&self.checked);
         match checked.as_ref().filter(|_| changes_patterns(&self.policy, policy)) {
-            Some(checked) => use_them(checked, rules),
-            None => use_them(&self.streams, rules),
+            Some(checked) => use_patterns(checked, rules),
+            None => use_patterns(&self.streams, rules),
         }
     }
 
@@ -256,7 +256,7 @@ impl PolicyCompiler {
         Ok(())
     }
 
-    fn names_ports(&self, rule: &Rule, known: &PortTable) -> Result<(), PublishError> {
+    fn check_port_names(&self, rule: &Rule, known: &PortTable) -> Result<(), PublishError> {
         let names = rule.matches.iter().filter_map(|constraint| match &constraint.test {
             Test::Port(_, names) => Some(names),
             Test::Present | Test::Number(..) | Test::NamedSet(..) | Test::Bytes(..) => None,
@@ -282,9 +282,9 @@ impl PolicyCompiler {
         self.configure_limits(policy);
         let diff = || RuleStore::diff(&before.rules, &policy.rules);
         // Even a few scattered changes touch many chunks, so the real differences are counted.
-        let few = FEW.max(policy.rules.len() / 4);
-        let (least, most) = diff().bounds();
-        let many = least > few || (most > few && diff().nth(few).is_some());
+        let max_incremental = MAX_INCREMENTAL_CHANGES.max(policy.rules.len() / 4);
+        let (min, max) = diff().bounds();
+        let many = min > max_incremental || (max > max_incremental && diff().nth(max_incremental).is_some());
         let mut changes = diff().peekable();
         while let Some(change) = changes.next() {
             match change {
@@ -400,7 +400,7 @@ impl PolicyCompiler {
             }
             self.rules.per_packet_rules += usize::from(is_per_packet(rule));
             self.rules.blockers += usize::from(blocker(rule).is_some());
-            self.rules.ct_rules += usize::from(asks_for_state(rule));
+            self.rules.ct_rules += usize::from(matches_ct_state(rule));
         }
         if rule.stateful {
             self.last_version.0 += 1;
@@ -410,7 +410,7 @@ impl PolicyCompiler {
             if stateful.stream.is_some() {
                 self.stream_rules.insert(id(rule), slot);
                 self.streams_changed = true;
-                self.slots.count_hits(slot);
+                self.slots.allocate_hits(slot);
             }
             self.rules.stateful.set(slot.index(), Some(Arc::new(stateful)));
             self.rules.stateful_rules += 1;
@@ -455,7 +455,7 @@ impl PolicyCompiler {
             }
             self.rules.per_packet_rules -= usize::from(is_per_packet(rule));
             self.rules.blockers -= usize::from(blocker(rule).is_some());
-            self.rules.ct_rules -= usize::from(asks_for_state(rule));
+            self.rules.ct_rules -= usize::from(matches_ct_state(rule));
         }
         if !rule.stateful {
             return None;
@@ -611,7 +611,7 @@ fn changes_patterns(before: &Policy, after: &Policy) -> bool {
 }
 
 /// Whether a rule matches on `ct`.
-fn asks_for_state(rule: &Rule) -> bool {
+fn matches_ct_state(rule: &Rule) -> bool {
     rule.ct_states() != CtStates::ALL
 }
 

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 const WAYS: usize = 8;
 /// Places per key. When the table has all the keys for which it was sized, only about one key in a thousand
 /// is evicted from a full bucket.
-const PLACES_OF_KEY: usize = 4;
+const PLACES_PER_KEY: usize = 4;
 
 /// Words of a bucket: a hash and a cell for each place.
 const WORDS: usize = 2 * WAYS;
@@ -47,7 +47,7 @@ pub(crate) struct KeyOutcome {
     /// The units are within the rate.
     pub(crate) fits: bool,
     /// Another key in use was evicted for this key.
-    pub(crate) forgot: bool,
+    pub(crate) evicted: bool,
 }
 
 impl LimitKeys {
@@ -62,7 +62,7 @@ impl LimitKeys {
     }
 
     fn buckets(keys: u32) -> usize {
-        (keys.next_power_of_two() as usize * PLACES_OF_KEY).div_ceil(WAYS)
+        (keys.next_power_of_two() as usize * PLACES_PER_KEY).div_ceil(WAYS)
     }
 
     /// Prefetches what [`LimitKeys::take`] reads.
@@ -90,11 +90,11 @@ impl LimitKeys {
         let hash = self.hash(key);
         let bucket = self.bucket(hash);
         let place = bucket.keys.iter().position(|known| known.load(Relaxed) == hash);
-        let (place, forgot) = match place {
+        let (place, evicted) = match place {
             Some(place) => (place, false),
             None => bucket.admit(hash, limit, now),
         };
-        KeyOutcome { fits: bucket.cell(place).take_units(limit, units, now), forgot }
+        KeyOutcome { fits: bucket.cell(place).take_units(limit, units, now), evicted }
     }
 }
 
@@ -108,11 +108,11 @@ impl<'t> Bucket<'t> {
     /// used it.
     #[cold]
     fn admit(&self, hash: u64, limit: &RateLimit, now: Ticks) -> (usize, bool) {
-        let uses = (0..WAYS).map(|place| self.cell(place).busy(limit, now));
-        let (place, busy) = (0..).zip(uses).min_by_key(|(_, busy)| *busy).unwrap_or_default();
+        let uses = (0..WAYS).map(|place| self.cell(place).ahead(limit, now));
+        let (place, ahead) = (0..).zip(uses).min_by_key(|(_, ahead)| *ahead).unwrap_or_default();
         self.keys[place].store(hash, Relaxed);
-        self.cell(place).restart(now);
-        (place, busy > 0)
+        self.cell(place).reset(now);
+        (place, ahead > 0)
     }
 }
 
@@ -138,10 +138,10 @@ mod tests {
         // Each key sends a hundred packets a second, for ten seconds.
         for step in 0..1000_u64 {
             for (number, passed) in passed.iter_mut().enumerate() {
-                let now = Ticks::of_ns(step * SECOND_NS / 100);
+                let now = Ticks::from_ns(step * SECOND_NS / 100);
                 let outcome = table.take(&key(number as u128), &limit, 1, now);
                 *passed += u32::from(outcome.fits);
-                assert!(!outcome.forgot);
+                assert!(!outcome.evicted);
             }
         }
         assert!(passed.iter().all(|passed| (103..=105).contains(passed)), "{passed:?}");
@@ -151,7 +151,7 @@ mod tests {
     fn as_many_keys_as_were_asked_for_are_kept_apart() {
         let (table, limit) = (table(1 << 12), RateLimit::new((1, 3600), 1));
         let passed =
-            |_| (0..1 << 12).filter(|n| table.take(&key(*n), &limit, 1, Ticks::of_ns(0)).fits).count();
+            |_| (0..1 << 12).filter(|n| table.take(&key(*n), &limit, 1, Ticks::from_ns(0)).fits).count();
         let [first, second] = [(); 2].map(passed);
         assert_eq!(first, 1 << 12);
         assert!(second <= 4, "{second} of 4096 were forgotten");
@@ -160,9 +160,9 @@ mod tests {
     #[test]
     fn a_flood_of_keys_neither_frees_those_who_are_held_back_nor_refuses_others() {
         let (table, limit) = (table(1024), RateLimit::new((10, 1), 5));
-        let (mut loud, mut others, mut forgot) = (0, 0, 0);
+        let (mut loud, mut others, mut evicted) = (0, 0, 0);
         for step in 0..1_000_000_u64 {
-            let now = Ticks::of_ns(step * 10_000);
+            let now = Ticks::from_ns(step * 10_000);
             // One sender sends a hundred packets a second, among a hundred thousand from addresses that send
             // once.
             if step % 1000 == 0 {
@@ -170,21 +170,21 @@ mod tests {
             }
             let outcome = table.take(&key(u128::from(step) + 1000), &limit, 1, now);
             others += u32::from(outcome.fits);
-            forgot += u32::from(outcome.forgot);
+            evicted += u32::from(outcome.evicted);
         }
         assert!((100..=115).contains(&loud), "{loud} packets in ten seconds of 10 a second");
         assert_eq!(others, 1_000_000);
-        assert!(forgot > 500_000, "{forgot}");
+        assert!(evicted > 500_000, "{evicted}");
     }
 
     #[test]
     fn keys_that_are_idle_are_forgotten_first_and_are_no_loss() {
         let (table, limit) = (table(1024), RateLimit::new((10, 1), 5));
-        let forgot = |numbers: std::ops::Range<u128>, now: Ticks| {
-            numbers.filter(|number| table.take(&key(*number), &limit, 1, now).forgot).count()
+        let evicted = |numbers: std::ops::Range<u128>, now: Ticks| {
+            numbers.filter(|number| table.take(&key(*number), &limit, 1, now).evicted).count()
         };
-        assert_eq!(forgot(0..200, Ticks::of_ns(0)), 0);
-        assert!(forgot(1000..10_000, Ticks::of_ns(1)) > 4000);
-        assert_eq!(forgot(20_000..20_200, Ticks::of_ns(SECOND_NS)), 0);
+        assert_eq!(evicted(0..200, Ticks::from_ns(0)), 0);
+        assert!(evicted(1000..10_000, Ticks::from_ns(1)) > 4000);
+        assert_eq!(evicted(20_000..20_200, Ticks::from_ns(SECOND_NS)), 0);
     }
 }

@@ -18,14 +18,14 @@ use std::sync::Arc;
 pub(crate) struct LimitRule {
     limit: Limit,
     rate: RateLimit,
-    taken: Taken,
+    state: LimitState,
 }
 
 /// The state of a rate limit: one for all packets, or one per key.
 #[derive(Debug)]
-enum Taken {
-    Together(RateCell),
-    Each(LimitKey, LimitKeys),
+enum LimitState {
+    Shared(RateCell),
+    PerKey(LimitKey, LimitKeys),
 }
 
 /// A packet to which a limit is applied.
@@ -53,9 +53,9 @@ impl LimitRule {
         LimitRule {
             limit,
             rate: RateLimit::new((limit.amount, limit.period.seconds()), limit.burst()),
-            taken: match limit.per {
-                None => Taken::Together(RateCell::default()),
-                Some(key) => Taken::Each(key, LimitKeys::new(settings.keys, TupleHasher::new(seed))),
+            state: match limit.per {
+                None => LimitState::Shared(RateCell::default()),
+                Some(key) => LimitState::PerKey(key, LimitKeys::new(settings.keys, TupleHasher::new(seed))),
             },
         }
     }
@@ -63,7 +63,7 @@ impl LimitRule {
     /// Prefetches what [`LimitRule::take`] reads for a packet with these ends.
     #[inline]
     pub(crate) fn prefetch(&self, ends: impl FnOnce() -> Option<Tuple>) {
-        if let Taken::Each(key, keys) = &self.taken {
+        if let LimitState::PerKey(key, keys) = &self.state {
             keys.prefetch(&key_of_ends(*key, ends()));
         }
     }
@@ -77,16 +77,16 @@ impl LimitRule {
         ends: impl FnOnce() -> Option<Tuple>,
     ) -> KeyOutcome {
         let units = match self.limit.unit {
-            LimitUnit::Connections if !begins => return KeyOutcome { fits: true, forgot: false },
+            LimitUnit::Connections if !begins => return KeyOutcome { fits: true, evicted: false },
             LimitUnit::Packets | LimitUnit::Connections => 1,
             LimitUnit::Bytes => bytes,
             LimitUnit::Bits => 8 * bytes,
         };
-        match &self.taken {
-            Taken::Together(cell) => {
-                KeyOutcome { fits: cell.take_units(&self.rate, units, now), forgot: false }
+        match &self.state {
+            LimitState::Shared(cell) => {
+                KeyOutcome { fits: cell.take_units(&self.rate, units, now), evicted: false }
             }
-            Taken::Each(key, keys) => keys.take(&key_of_ends(*key, ends()), &self.rate, units, now),
+            LimitState::PerKey(key, keys) => keys.take(&key_of_ends(*key, ends()), &self.rate, units, now),
         }
     }
 }
@@ -140,12 +140,12 @@ impl LimitRules {
         if std::mem::replace(&mut self.settings, settings) == settings {
             return Vec::new();
         }
-        let mut anew = Vec::new();
+        let mut replaced = Vec::new();
         for (id, rule) in self.rules.iter_mut().filter(|(_, rule)| rule.limit.per.is_some()) {
             *rule = Arc::new(LimitRule::new(rule.limit, settings, self.seeds.seed()));
-            anew.push((*id, Arc::clone(rule)));
+            replaced.push((*id, Arc::clone(rule)));
         }
-        anew
+        replaced
     }
 
     /// The bytes of the key tables of `rules`, without the tables that exist already.
@@ -154,10 +154,10 @@ impl LimitRules {
         rules: impl Iterator<Item = (RuleId, Limit)>,
         settings: LimitSettings,
     ) -> u64 {
-        let is_there = |(id, limit): &(RuleId, Limit)| {
-            settings == self.settings && self.rules.get(id).is_some_and(|there| there.limit == *limit)
+        let exists = |(id, limit): &(RuleId, Limit)| {
+            settings == self.settings && self.rules.get(id).is_some_and(|rule| rule.limit == *limit)
         };
-        let added = rules.filter(|(_, limit)| limit.per.is_some()).filter(|rule| !is_there(rule));
+        let added = rules.filter(|(_, limit)| limit.per.is_some()).filter(|rule| !exists(rule));
         added.count() as u64 * LimitKeys::bytes(settings.keys)
     }
 

@@ -15,7 +15,7 @@ pub(crate) struct LogRule {
     pub(crate) name: Option<Arc<str>>,
     pub(crate) text: Option<Arc<str>>,
     /// The state of the rate limit.
-    told: RateCell,
+    rate_state: RateCell,
     /// By worker: packets that the limit suppressed, and whose number was not reported yet.
     suppressed: Box<[SuppressedCell]>,
 }
@@ -30,7 +30,7 @@ struct SuppressedCell(AtomicU64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogAdmission {
     /// Log the packet.
-    Told,
+    Log,
     /// Suppress the packet. It is the first one that this worker suppresses since it last reported the
     /// number.
     FirstSuppressed,
@@ -55,7 +55,7 @@ impl LogRule {
             id: rule.id.unwrap_or(RuleId(0)),
             name: rule.name.as_deref().map(Arc::from),
             text: text.map(Arc::from),
-            told: RateCell::default(),
+            rate_state: RateCell::default(),
             suppressed: (0..workers).map(|_| SuppressedCell::default()).collect(),
         })
     }
@@ -63,8 +63,8 @@ impl LogRule {
     /// Decides whether a worker logs a packet, and counts a suppressed packet. Without a limit, all packets
     /// are logged.
     pub(crate) fn admit(&self, limit: Option<RateLimit>, worker: usize, now_ns: u64) -> LogAdmission {
-        if limit.is_none_or(|limit| self.told.take(&limit, Ticks::of_ns(now_ns))) {
-            return LogAdmission::Told;
+        if limit.is_none_or(|limit| self.rate_state.take(&limit, Ticks::from_ns(now_ns))) {
+            return LogAdmission::Log;
         }
         let Some(SuppressedCell(cell)) = self.suppressed.get(worker) else { return LogAdmission::Suppressed };
         // Only this worker writes it.
@@ -104,28 +104,28 @@ mod tests {
     }
 
     /// The number of logged packets, of `packets` packets that arrive every `every_ns` ns from `from_ns` on.
-    fn told(rule: &LogRule, limit: Option<RateLimit>, from_ns: u64, every_ns: u64, packets: u64) -> usize {
+    fn logged(rule: &LogRule, limit: Option<RateLimit>, from_ns: u64, every_ns: u64, packets: u64) -> usize {
         let times = (0..packets).map(|packet| from_ns + packet * every_ns);
-        times.filter(|now_ns| rule.admit(limit, 0, *now_ns) == LogAdmission::Told).count()
+        times.filter(|now_ns| rule.admit(limit, 0, *now_ns) == LogAdmission::Log).count()
     }
 
     #[test]
     fn the_burst_is_told_at_once_and_then_the_rate() {
         let rule = rule(1);
-        assert_eq!(told(&rule, limit(), 0, 0, 1000), 20);
+        assert_eq!(logged(&rule, limit(), 0, 0, 1000), 20);
         assert_eq!(rule.take_suppressed(0), 980);
         // One packet per millisecond, for ten seconds.
-        assert_eq!(told(&rule, limit(), 1_000_000, 1_000_000, 10_000), 100);
+        assert_eq!(logged(&rule, limit(), 1_000_000, 1_000_000, 10_000), 100);
         assert_eq!(rule.take_suppressed(0), 9_900);
         assert_eq!(rule.take_suppressed(0), 0);
         // Two seconds later, the whole burst is available again.
-        assert_eq!(told(&rule, limit(), 13_000_000_000, 0, 30), 20);
+        assert_eq!(logged(&rule, limit(), 13_000_000_000, 0, 30), 20);
     }
 
     #[test]
     fn no_limit_tells_all() {
         let rule = rule(1);
-        assert_eq!(told(&rule, None, 0, 0, 1000), 1000);
+        assert_eq!(logged(&rule, None, 0, 0, 1000), 1000);
         assert_eq!(rule.take_suppressed(0), 0);
     }
 
@@ -134,7 +134,7 @@ mod tests {
         let rule = rule(2);
         let outcomes: Vec<_> = (0..60).map(|packet| rule.admit(limit(), packet % 2, 5)).collect();
         let count = |wanted| outcomes.iter().filter(|outcome| **outcome == wanted).count();
-        assert_eq!(count(LogAdmission::Told), 20);
+        assert_eq!(count(LogAdmission::Log), 20);
         assert_eq!(count(LogAdmission::FirstSuppressed), 2, "one at each worker");
         assert_eq!([0, 1].map(|worker| rule.take_suppressed(worker)), [20, 20]);
         assert_eq!(rule.admit(limit(), 1, 5), LogAdmission::FirstSuppressed);

@@ -39,5 +39,5 @@ pub(crate) use snapshot::{RuleLineage, Snapshot};
 pub(crate) use stateful::StatefulRule;
 pub(crate) use stateful_change::RuleFate;
 pub use stateful_change::{AffectedConnections, StatefulChange};
-pub(crate) use stream_edit::{MOST_REPLACED, StreamEditRule};
+pub(crate) use stream_edit::{MAX_REPLACEMENT_BYTES, StreamEditRule};
 pub(crate) use streams::{StreamPatterns, StreamRule};

@@ -5,7 +5,7 @@ use mmb_scan::PatternError;
 use std::fmt;
 
 /// The most constraints on streams that one rule may have.
-pub(crate) const MOST_CONSTRAINTS: usize = 16;
+pub(crate) const MAX_CONSTRAINTS: usize = 16;
 
 /// Why a policy could not be published.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,7 +39,7 @@ pub enum PublishError {
         reason: String,
     },
     /// A rule has too many constraints on streams.
-    #[error("rule {}: more than {MOST_CONSTRAINTS} constraints on streams; split the rule, or write patterns of one field in braces", .0.0)]
+    #[error("rule {}: more than {MAX_CONSTRAINTS} constraints on streams; split the rule, or write patterns of one field in braces", .0.0)]
     StreamConstraints(RuleId),
     /// `enable` or `disable` names a port that does not exist.
     #[error("{} {port}: no port is called '{port}'; the ports are {known}", if *.enables { "enable" } else { "disable" })]
@@ -64,7 +64,7 @@ impl fmt::Display for RulePrefix {
 
 impl PublishError {
     /// Why patterns, of a rule or of all rules together, cannot be searched for.
-    pub(super) fn of_patterns(rule: Option<RuleId>, error: &PatternError) -> PublishError {
+    pub(super) fn from_pattern_error(rule: Option<RuleId>, error: &PatternError) -> PublishError {
         if matches!(error, PatternError::NotCompiled) {
             return PublishError::NotCompiled;
         }

@@ -12,9 +12,9 @@ const NO_EGRESS: PortId = PortId(u16::MAX);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
     /// The port for verdicts, and its MTU.
-    pub(crate) to: Option<(PortId, u32)>,
+    pub(crate) egress: Option<(PortId, u32)>,
     /// The egress port that rules match on.
-    pub(crate) out: PortId,
+    pub(crate) out_port: PortId,
     /// The wire in the tuples of its connections.
     pub(crate) wire: Wire,
     /// The port's side of that wire.
@@ -25,8 +25,14 @@ pub(crate) struct Route {
 
 impl Route {
     /// The route of a port that is not in the table: rules apply, and packets are not forwarded.
-    pub(super) fn of_unknown(port: PortId) -> Route {
-        Route { to: None, out: NO_EGRESS, wire: Wire::of(port, None), side: Side::Low, enabled: true }
+    pub(super) fn unknown(port: PortId) -> Route {
+        Route {
+            egress: None,
+            out_port: NO_EGRESS,
+            wire: Wire::for_port(port, None),
+            side: Side::Low,
+            enabled: true,
+        }
     }
 
     /// Whether the host's routing decides where packets go.
@@ -40,14 +46,14 @@ pub(super) fn routes(policy: &Policy, ports: &PortTable) -> Box<[Route]> {
     let mtu = |id: PortId| ports.0.get(usize::from(id.0)).map(|port| (id, port.mtu.unwrap_or(u32::MAX)));
     let route = |(id, port): (u16, &PortSpec)| {
         let id = PortId(id);
-        let (to, out, wire) = match port.forward {
-            Forward::Wire(peer) => (mtu(peer), peer, Wire::of(id, Some(peer))),
+        let (egress, out_port, wire) = match port.forward {
+            Forward::Wire(peer) => (mtu(peer), peer, Wire::for_port(id, Some(peer))),
             Forward::Routed => (Some((id, u32::MAX)), NO_EGRESS, Wire::ROUTED),
-            Forward::Nowhere => (None, NO_EGRESS, Wire::of(id, None)),
+            Forward::Nowhere => (None, NO_EGRESS, Wire::for_port(id, None)),
         };
         let counts = !wire.is_routed() && !policy.settings.connections.same_port;
-        let side = if counts { Side::of(id, port.forward.peer()) } else { Side::Any };
-        Route { to, out, wire, side, enabled: policy.ports.get(&port.name) != Some(&false) }
+        let side = if counts { Side::for_port(id, port.forward.peer()) } else { Side::Any };
+        Route { egress, out_port, wire, side, enabled: policy.ports.get(&port.name) != Some(&false) }
     };
     (0..).zip(&ports.0).map(route).collect()
 }

@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// The longest reason that is kept, in characters.
-const REASON: usize = 200;
+const MAX_REASON_CHARS: usize = 200;
 
 /// Why a server command cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,7 +36,7 @@ pub enum UnknownServer {
     #[error("rule {0} does not balance over {1}; `show servers` lists the servers")]
     NotInRule(RuleId, ServerName),
     /// The rule balances over too many values.
-    #[error("rule {0} balances over more than {most} values: only servers of shorter lists have states", most = OpenServers::MOST)]
+    #[error("rule {0} balances over more than {max} values: only servers of shorter lists have states", max = OpenServers::MAX_SERVERS)]
     TooMany(RuleId),
 }
 
@@ -126,7 +126,8 @@ impl Server {
         let changes = self.state() != before;
         if changes {
             self.since_ms = Some(now_ms);
-            self.reason = reason.map(|text| text.chars().filter(|c| !c.is_control()).take(REASON).collect());
+            self.reason =
+                reason.map(|text| text.chars().filter(|c| !c.is_control()).take(MAX_REASON_CHARS).collect());
         }
         changes
     }
@@ -192,7 +193,7 @@ impl ServerTable {
         if values.is_none() && !self.rules.contains_key(&stateful.id) {
             return None;
         }
-        let is_too_long = values.as_ref().is_some_and(|values| values.len() > OpenServers::MOST);
+        let is_too_long = values.as_ref().is_some_and(|values| values.len() > OpenServers::MAX_SERVERS);
         let values = values.unwrap_or_else(|| ValueSet::new(Vec::new()));
         let before = self.rules.remove(&stateful.id);
         self.former.extend(
@@ -208,9 +209,9 @@ impl ServerTable {
                 let weight = values.weight(index);
                 let stays = old.remove(&name).map(|server| Server { weight, ..server });
                 stays.unwrap_or_else(|| {
-                    let back = former.iter().position(|(server, _)| server.name == name);
-                    let back = back.map(|at| former.swap_remove(at).0.slot);
-                    Server::new(back.unwrap_or_else(|| self.assign()), name, weight)
+                    let returning = former.iter().position(|(server, _)| server.name == name);
+                    let slot = returning.map(|position| former.swap_remove(position).0.slot);
+                    Server::new(slot.unwrap_or_else(|| self.assign()), name, weight)
                 })
             })
             .collect();
@@ -242,22 +243,22 @@ impl ServerTable {
     /// in use.
     pub(crate) fn reclaim(&mut self, oldest: u64) {
         let ServerTable { cells, slots, rules, retired, baselines, former, changes } = self;
-        former.retain(|(version, until)| {
-            let stays = *until > oldest;
+        former.retain(|(version, generation)| {
+            let stays = *generation > oldest;
             changes.extend((!stays).then_some((*version, None)));
             stays
         });
-        let mut stays = |slot: ServerSlot, until: u64| {
-            let stays = until > oldest || sum(cells, slot).is_used();
+        let mut stays = |slot: ServerSlot, generation: u64| {
+            let stays = generation > oldest || sum(cells, slot).is_used();
             if !stays {
                 baselines.remove(&slot);
                 slots.free(slot);
             }
             stays
         };
-        retired.retain(|(slot, until)| stays(*slot, *until));
+        retired.retain(|(slot, generation)| stays(*slot, *generation));
         for rule in rules.values_mut() {
-            rule.former.retain(|(server, until)| stays(server.slot, *until));
+            rule.former.retain(|(server, generation)| stays(server.slot, *generation));
         }
         rules.retain(|_, rule| rule.is_too_long || !rule.servers.is_empty() || !rule.former.is_empty());
     }
@@ -273,9 +274,9 @@ impl ServerTable {
         command: &ServerCommand,
     ) -> Result<Vec<OrderedServer>, UnknownServer> {
         let ServerCommand { order, server: name, rule: only, ref reason, .. } = *command;
-        let meant = self.rules.iter_mut().filter(|(id, _)| only.is_none_or(|only| only == **id));
+        let selected = self.rules.iter_mut().filter(|(id, _)| only.is_none_or(|only| only == **id));
         let mut found = Vec::new();
-        for (id, rule) in meant {
+        for (id, rule) in selected {
             if only.is_some() && rule.is_too_long {
                 return Err(UnknownServer::TooMany(*id));
             }
@@ -328,7 +329,7 @@ impl ServerTable {
             let servers = rule.servers.iter().chain(rule.former.iter().map(|(server, _)| server));
             for server in servers {
                 let count = sum(&self.cells, server.slot);
-                let traffic = count.traffic + live.of(server.slot);
+                let traffic = count.traffic + live.count(server.slot);
                 self.baselines.insert(server.slot, ServerCount { traffic, ..count });
             }
         }
@@ -337,7 +338,7 @@ impl ServerTable {
     fn info(&self, rule: RuleId, server: &Server, is_open: bool, live: &ServerTraffic) -> ServerInfo {
         let count = sum(&self.cells, server.slot);
         let before = self.baselines.get(&server.slot).copied().unwrap_or_default();
-        let traffic = count.traffic + live.of(server.slot);
+        let traffic = count.traffic + live.count(server.slot);
         ServerInfo {
             rule,
             server: server.name,
@@ -355,7 +356,7 @@ impl ServerTable {
 
     fn assign(&mut self) -> ServerSlot {
         let slot = self.slots.take();
-        self.cells.iter_mut().for_each(|cells| cells.begin(slot));
+        self.cells.iter_mut().for_each(|cells| cells.allocate(slot));
         slot
     }
 }

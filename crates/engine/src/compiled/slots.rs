@@ -20,13 +20,13 @@ use std::collections::HashMap;
 use std::ops::Add;
 
 /// The capacity for retired slots that is kept, for rules that change one by one.
-const USUALLY_RETIRED: usize = 4096;
+const RETIRED_CAPACITY: usize = 4096;
 
-/// A slot that snapshots from the generation `until` on do not use.
+/// A slot that snapshots from `generation` on do not use.
 #[derive(Clone, Copy, Debug)]
 struct RetiredSlot {
     slot: RuleSlot,
-    until: u64,
+    generation: u64,
 }
 
 /// The slots of all rules.
@@ -35,7 +35,7 @@ pub(crate) struct RuleSlots {
     /// Each worker's cells.
     workers: Vec<RuleCells>,
     by_id: SlotPages,
-    /// In the order of `until`.
+    /// In the order of `generation`.
     retired: Vec<RetiredSlot>,
     slots: IdPool<RuleSlot>,
     /// By slot: the value that is subtracted from its cells, modulo 2^64. Zero for slots beyond the end.
@@ -61,24 +61,24 @@ impl RuleSlots {
         self.workers.len()
     }
 
-    /// Retires the slot of a rule that snapshots from `until` on do not contain. Returns the slot.
-    pub(crate) fn retire(&mut self, id: RuleId, until: u64) -> Option<RuleSlot> {
+    /// Retires the slot of a rule that snapshots from `generation` on do not contain. Returns the slot.
+    pub(crate) fn retire(&mut self, id: RuleId, generation: u64) -> Option<RuleSlot> {
         let slot = self.by_id.remove(id)?;
-        self.retired.push(RetiredSlot { slot, until });
+        self.retired.push(RetiredSlot { slot, generation });
         Some(slot)
     }
 
     /// Frees the retired slots that no snapshot in use contains. `oldest` is the oldest snapshot in use.
     pub(crate) fn reclaim(&mut self, oldest: u64) {
-        let gone = self.retired.partition_point(|retired| retired.until <= oldest);
-        for at in 0..gone {
-            let slot = self.retired[at].slot;
+        let gone = self.retired.partition_point(|retired| retired.generation <= oldest);
+        for index in 0..gone {
+            let slot = self.retired[index].slot;
             self.restart(slot);
             self.slots.free(slot);
         }
         self.retired.drain(..gone);
         if self.retired.is_empty() {
-            self.retired.shrink_to(USUALLY_RETIRED);
+            self.retired.shrink_to(RETIRED_CAPACITY);
         }
     }
 
@@ -99,8 +99,8 @@ impl RuleSlots {
     }
 
     /// Provides cells for the hits of a slot's rule on streams.
-    pub(crate) fn count_hits(&mut self, slot: RuleSlot) {
-        self.workers.iter().for_each(|cells| cells.count_hits(slot));
+    pub(crate) fn allocate_hits(&mut self, slot: RuleSlot) {
+        self.workers.iter().for_each(|cells| cells.allocate_hits(slot));
     }
 
     /// The slot of a rule of the newest policy.
@@ -110,12 +110,12 @@ impl RuleSlots {
 
     /// The counters of a rule.
     pub(crate) fn count(&self, id: RuleId) -> RuleCount {
-        self.get(id).map(|slot| self.shown(slot)).unwrap_or_default()
+        self.get(id).map(|slot| self.reported(slot)).unwrap_or_default()
     }
 
     /// The packets that removed rules dropped.
     pub(crate) fn dropped_before(&self) -> Count {
-        let retired = self.retired.iter().map(|retired| self.shown(retired.slot).dropped);
+        let retired = self.retired.iter().map(|retired| self.reported(retired.slot).dropped);
         retired.fold(self.dropped_before, Count::add)
     }
 
@@ -144,7 +144,7 @@ impl RuleSlots {
         self.set_baseline(slot, self.baseline(slot) - earlier);
     }
 
-    fn shown(&self, slot: RuleSlot) -> RuleCount {
+    fn reported(&self, slot: RuleSlot) -> RuleCount {
         self.sum(slot) - self.baseline(slot)
     }
 
@@ -269,7 +269,7 @@ mod tests {
         (10..=100_000).for_each(|id| _ = slots.retire(RuleId(id), 2));
         slots.reclaim(2);
         slots.shrink();
-        assert!(slots.retired.capacity() <= USUALLY_RETIRED && slots.by_id.0.capacity() < 1000);
+        assert!(slots.retired.capacity() <= RETIRED_CAPACITY && slots.by_id.0.capacity() < 1000);
         // The remaining rule is found, and free slots are reused first.
         assert_eq!((slots.get(RuleId(9)), slots.get(RuleId(10))), (RuleSlot::new(9), None));
         assert!(slots.assign(RuleId(100_001)).number() <= 100_000);

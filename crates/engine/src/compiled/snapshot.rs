@@ -144,13 +144,13 @@ impl Snapshot {
     /// How packets of a port are forwarded.
     #[inline]
     pub(crate) fn route(&self, port: PortId) -> Route {
-        self.routes.get(usize::from(port.0)).copied().unwrap_or_else(|| Route::of_unknown(port))
+        self.routes.get(usize::from(port.0)).copied().unwrap_or_else(|| Route::unknown(port))
     }
 
     /// The MTU of the port on which a packet arrived; `u32::MAX` if it is unknown.
-    pub(crate) fn own_mtu(&self, port: PortId) -> u32 {
-        let peer = self.route(port).to.map(|(peer, _)| self.route(peer).to);
-        peer.flatten().filter(|(to, _)| *to == port).map_or(u32::MAX, |(_, mtu)| mtu)
+    pub(crate) fn ingress_mtu(&self, port: PortId) -> u32 {
+        let peer = self.route(port).egress.map(|(peer, _)| self.route(peer).egress);
+        peer.flatten().filter(|(egress, _)| *egress == port).map_or(u32::MAX, |(_, mtu)| mtu)
     }
 
     /// Whether verdicts may be cached for connections. This requires that per-packet rules can be found for
@@ -179,7 +179,7 @@ impl Snapshot {
 
     /// Prefetches what [`Snapshot::stateful`] reads.
     #[inline]
-    pub(crate) fn fetch_stateful(&self, slot: RuleSlot) {
+    pub(crate) fn prefetch_stateful(&self, slot: RuleSlot) {
         prefetch(self.stateful.at(slot.index()));
     }
 

@@ -175,7 +175,7 @@ impl StatefulRule {
                 }
                 Target::Map(field, set) => stateful.map(*field, &ranges(*field, set), false),
                 Target::Shuffle(field, range) => {
-                    let range = range.unwrap_or_else(|| usual_range(*field));
+                    let range = range.unwrap_or_else(|| default_range(*field));
                     stateful.map(*field, &[range], true);
                 }
                 Target::Lb(field, servers, method) => {
@@ -213,7 +213,7 @@ impl StatefulRule {
 
     /// Prefetches the fields that every new connection reads.
     #[inline]
-    pub(crate) fn fetch(&self) {
+    pub(crate) fn prefetch(&self) {
         prefetch(&self.version);
         prefetch(&self.maps);
         prefetch(&self.ip_id);
@@ -223,7 +223,7 @@ impl StatefulRule {
 
     /// Prefetches the counter of its sets.
     #[inline]
-    pub(crate) fn fetch_sets(&self) {
+    pub(crate) fn prefetch_sets(&self) {
         prefetch(&*self.sets);
     }
 
@@ -289,7 +289,7 @@ fn balancing(field: Field, method: LbMethod, rule: RuleVersion) -> Option<Balanc
 
 /// The range that `shuffle` uses by default: every number, for ports those above the well-known ones (RFC
 /// 6056).
-fn usual_range(field: Field) -> (u128, u128) {
+fn default_range(field: Field) -> (u128, u128) {
     if let Some(MappedPart::SourcePort | MappedPart::DestinationPort) = field.info().bindings.part {
         return (1024, 65_535);
     }

@@ -9,7 +9,7 @@ use mmb_policy::{Policy, Replacement, ReplacementPart, Rule, RuleId};
 use mmb_scan::{EditPatterns, Pattern, PatternKind, SetSource};
 
 /// The most bytes of a match's replacement.
-pub(crate) const MOST_REPLACED: usize = 64 << 10;
+pub(crate) const MAX_REPLACEMENT_BYTES: usize = 64 << 10;
 
 /// The part of streams on which a constraint matches.
 pub(super) fn part(constraint: &Match) -> Option<StreamPart> {
@@ -54,7 +54,7 @@ pub(crate) enum EditAction {
 
 impl EditAction {
     /// The action of a target on matches in streams; `None` for a target that changes messages of HTTP.
-    fn of(edit: &StreamEdit) -> Option<EditAction> {
+    fn from_edit(edit: &StreamEdit) -> Option<EditAction> {
         match edit {
             StreamEdit::Mask(_, text) if text.is_empty() => Some(EditAction::Mask(b"*".to_vec())),
             StreamEdit::Mask(_, text) => Some(EditAction::Mask(text.clone())),
@@ -65,30 +65,30 @@ impl EditAction {
         }
     }
 
-    /// Appends the replacement of a match to `into`.
-    pub(crate) fn write(&self, matched: &[u8], into: &mut Vec<u8>) {
+    /// Appends the replacement of a match to `out`.
+    pub(crate) fn write(&self, matched: &[u8], out: &mut Vec<u8>) {
         match self {
-            EditAction::Mask(text) => into.extend(text.iter().cycle().take(matched.len())),
+            EditAction::Mask(text) => out.extend(text.iter().cycle().take(matched.len())),
             EditAction::Replace(replacement) => {
                 for part in replacement.parts() {
                     match part {
-                        ReplacementPart::Bytes(bytes) => into.extend_from_slice(bytes),
-                        ReplacementPart::Matched => into.extend_from_slice(matched),
+                        ReplacementPart::Bytes(bytes) => out.extend_from_slice(bytes),
+                        ReplacementPart::Matched => out.extend_from_slice(matched),
                     }
                 }
             }
         }
     }
 
-    /// The length of the longest replacement of a match of at most `longest` bytes.
-    fn longest(&self, longest: usize) -> usize {
-        let of_part = |part: &ReplacementPart| match part {
+    /// The length of the longest replacement of a match of at most `match_len` bytes.
+    fn max_len(&self, match_len: usize) -> usize {
+        let part_len = |part: &ReplacementPart| match part {
             ReplacementPart::Bytes(bytes) => bytes.len(),
-            ReplacementPart::Matched => longest,
+            ReplacementPart::Matched => match_len,
         };
         match self {
-            EditAction::Mask(_) => longest,
-            EditAction::Replace(replacement) => replacement.parts().iter().map(of_part).sum(),
+            EditAction::Mask(_) => match_len,
+            EditAction::Replace(replacement) => replacement.parts().iter().map(part_len).sum(),
         }
     }
 }
@@ -105,7 +105,7 @@ impl StreamEditRule {
     ) -> Result<Option<StreamEditRule>, PublishError> {
         let edits = rule.targets.iter().filter_map(|target| {
             let Target::Edit(edit) = target else { return None };
-            Some((edit, EditAction::of(edit)?))
+            Some((edit, EditAction::from_edit(edit)?))
         });
         for (edit, action) in edits {
             let constraint = rule.stream_matches().find(|constraint| constraint.field == edit.field());
@@ -114,11 +114,11 @@ impl StreamEditRule {
                 continue;
             };
             let patterns = sets.edits(&patterns(policy, constraint));
-            let patterns = patterns.map_err(|error| PublishError::of_patterns(Some(id), &error))?;
-            let most = action.longest(patterns.longest());
-            if most > MOST_REPLACED {
+            let patterns = patterns.map_err(|error| PublishError::from_pattern_error(Some(id), &error))?;
+            let max = action.max_len(patterns.longest());
+            if max > MAX_REPLACEMENT_BYTES {
                 let reason = format!(
-                    "a match may become {most} bytes, more than {MOST_REPLACED}: shorten the text or name `\\m` less often"
+                    "a match may become {max} bytes, more than {MAX_REPLACEMENT_BYTES}: shorten the text or name `\\m` less often"
                 );
                 return Err(PublishError::Patterns { rule: Some(id), reason });
             }

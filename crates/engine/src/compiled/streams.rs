@@ -3,7 +3,7 @@
 //! With one set for the whole policy, the state of a scan is small, and a connection keeps that state when
 //! other parts of the policy change. A match counts for a connection only if the connection has the rule.
 
-use super::publish_error::{MOST_CONSTRAINTS, PublishError};
+use super::publish_error::{MAX_CONSTRAINTS, PublishError};
 use super::stream_edit::{StreamEditRule, directions, part};
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
@@ -89,8 +89,8 @@ impl StreamRule {
             }
         }
         // A RST needs the sequence numbers of both directions.
-        let least = if stream.digests || stream.closes { Level::Watch } else { Level::None };
-        stream.levels = [least; 2];
+        let min = if stream.digests || stream.closes { Level::Watch } else { Level::None };
+        stream.levels = [min; 2];
         let edits = rule.targets.iter().any(|target| matches!(target, Target::Edit(_)));
         let level = match stream.ends() {
             _ if edits => Level::Edit,
@@ -146,14 +146,14 @@ struct HttpSource {
 }
 
 impl HttpSource {
-    fn of(policy: &Policy, rules: &[(RuleId, RuleSlot, Rule)]) -> HttpSource {
-        let mut about: Vec<_> =
+    fn new(policy: &Policy, rules: &[(RuleId, RuleSlot, Rule)]) -> HttpSource {
+        let mut http_rules: Vec<_> =
             rules.iter().filter(|(_, _, rule)| rule.stream_matches().any(is_http)).collect();
-        about.sort_by_key(|(id, _, rule)| (rule.prio, *id));
-        let names: BTreeSet<&str> = about.iter().flat_map(|(_, _, rule)| rule.lists()).collect();
+        http_rules.sort_by_key(|(id, _, rule)| (rule.prio, *id));
+        let names: BTreeSet<&str> = http_rules.iter().flat_map(|(_, _, rule)| rule.lists()).collect();
         HttpSource {
             lists: names.into_iter().filter_map(|name| policy.lists.get(name)).cloned().collect(),
-            rules: about.into_iter().map(|(_, slot, rule)| (slot.number(), rule.clone())).collect(),
+            rules: http_rules.into_iter().map(|(_, slot, rule)| (slot.number(), rule.clone())).collect(),
             settings: policy.settings.http,
         }
     }
@@ -178,7 +178,7 @@ impl HttpSource {
             let of_error = |(_, slot, _): &&(RuleId, RuleSlot, Rule)| Some(slot.number()) == error.rule();
             let rule = rules.iter().find(of_error).map(|(id, _, _)| *id);
             if let HttpRuleError::Pattern(_, error) = &error {
-                return PublishError::of_patterns(rule, error);
+                return PublishError::from_pattern_error(rule, error);
             }
             PublishError::Patterns { rule, reason: error.to_string() }
         })?;
@@ -236,13 +236,13 @@ struct PatternTable<'p> {
 type SetAndUses = (Option<PatternSet>, Vec<Vec<PatternUse>>);
 
 impl<'p> PatternTable<'p> {
-    fn text(&mut self, rule: RuleId, bytes: &'p [u8], of: PatternUse) {
-        self.add(rule, (bytes, None), || (PatternKind::Text(bytes.to_vec()), false), of);
+    fn text(&mut self, rule: RuleId, bytes: &'p [u8], pattern_use: PatternUse) {
+        self.add(rule, (bytes, None), || (PatternKind::Text(bytes.to_vec()), false), pattern_use);
     }
 
-    fn regex(&mut self, rule: RuleId, Regex { source, ignores_case }: &'p Regex, of: PatternUse) {
+    fn regex(&mut self, rule: RuleId, Regex { source, ignores_case }: &'p Regex, pattern_use: PatternUse) {
         let kind = || (PatternKind::Regex(source.clone()), *ignores_case);
-        self.add(rule, (source.as_bytes(), Some(*ignores_case)), kind, of);
+        self.add(rule, (source.as_bytes(), Some(*ignores_case)), kind, pattern_use);
     }
 
     fn add(
@@ -250,7 +250,7 @@ impl<'p> PatternTable<'p> {
         rule: RuleId,
         key: (&'p [u8], Option<bool>),
         kind: impl FnOnce() -> (PatternKind, bool),
-        of: PatternUse,
+        pattern_use: PatternUse,
     ) {
         let PatternTable { numbers, patterns, rules, uses } = self;
         let number = *numbers.entry(key).or_insert_with(|| {
@@ -261,7 +261,7 @@ impl<'p> PatternTable<'p> {
             uses.push(Vec::new());
             id
         });
-        uses[number as usize].push(of);
+        uses[number as usize].push(pattern_use);
     }
 
     fn compile(self, sets: SetSource<'_>) -> Result<SetAndUses, PublishError> {
@@ -277,12 +277,12 @@ impl<'p> PatternTable<'p> {
             let pattern = self.patterns.get(*index).map(Pattern::shown).unwrap_or_default();
             return Err(PublishError::Patterns { rule, reason: format!("{pattern}: {refusal}") });
         }
-        Err(PublishError::of_patterns(rule, &error))
+        Err(PublishError::from_pattern_error(rule, &error))
     }
 }
 
 // Every text that the language accepts can be searched for.
-const _: () = assert!(PatternList::MAX_PATTERN == mmb_scan::MOST_TEXT);
+const _: () = assert!(PatternList::MAX_PATTERN_BYTES == mmb_scan::MAX_TEXT_BYTES);
 
 impl StreamPatterns {
     /// Compiles the patterns of a policy's rules on streams. `rules` has the slots of these rules. Rules on
@@ -306,8 +306,8 @@ impl StreamPatterns {
             let edit = StreamEditRule::compile(policy, (*slot, *id, rule), sets)?;
             let edits = edit.is_some();
             built.edits.extend(edit);
-            for (number, constraint) in rule.stream_matches().take(MOST_CONSTRAINTS).enumerate() {
-                let of = PatternUse {
+            for (number, constraint) in rule.stream_matches().take(MAX_CONSTRAINTS).enumerate() {
+                let pattern_use = PatternUse {
                     slot: *slot,
                     constraint: number as u8,
                     directions: directions(constraint),
@@ -319,16 +319,16 @@ impl StreamPatterns {
                 let is_name = part(constraint) == Some(StreamPart::ServerName);
                 for item in constraint.test.patterns() {
                     match item {
-                        PatternItem::Regex(regex) if is_name => names.regex(*id, regex, of),
-                        PatternItem::Regex(regex) => bytes.regex(*id, regex, of),
-                        PatternItem::Text(text) if is_name => built.add_name(text, of),
-                        PatternItem::Text(text) => bytes.text(*id, text, of),
+                        PatternItem::Regex(regex) if is_name => names.regex(*id, regex, pattern_use),
+                        PatternItem::Regex(regex) => bytes.regex(*id, regex, pattern_use),
+                        PatternItem::Text(text) if is_name => built.add_name(text, pattern_use),
+                        PatternItem::Text(text) => bytes.text(*id, text, pattern_use),
                         PatternItem::List(list) => {
                             let texts = policy.lists.get(list).map(|list| &list.patterns);
                             for text in texts.into_iter().flat_map(|texts| texts.iter()) {
                                 match is_name {
-                                    true => built.add_name(text, of),
-                                    false => bytes.text(*id, text, of),
+                                    true => built.add_name(text, pattern_use),
+                                    false => bytes.text(*id, text, pattern_use),
                                 }
                             }
                         }
@@ -337,7 +337,7 @@ impl StreamPatterns {
             }
         }
         built.edits.sort_unstable_by_key(|edit| edit.slot.number());
-        built.http_source = HttpSource::of(policy, &rules);
+        built.http_source = HttpSource::new(policy, &rules);
         built.http = built.http_source.compile(policy, &rules, (before, sets))?;
         (built.bytes, built.uses) = bytes.compile(sets)?;
         (built.names, built.name_uses) = names.compile(sets)?;
@@ -352,16 +352,16 @@ impl StreamPatterns {
     /// A rule's edit of plain bytes.
     #[inline]
     pub(crate) fn edit(&self, slot: RuleSlot) -> Option<&StreamEditRule> {
-        let at = self.edits.binary_search_by_key(&slot.number(), |edit| edit.slot.number()).ok()?;
-        Some(&self.edits[at])
+        let index = self.edits.binary_search_by_key(&slot.number(), |edit| edit.slot.number()).ok()?;
+        Some(&self.edits[index])
     }
 
-    fn add_name(&mut self, text: &[u8], of: PatternUse) {
+    fn add_name(&mut self, text: &[u8], pattern_use: PatternUse) {
         let (names, text) = match text {
             [b'.', domain @ ..] => (&mut self.domains, domain),
             whole => (&mut self.exact, whole),
         };
-        names.entry(name_key(text)).or_default().push(of);
+        names.entry(name_key(text)).or_default().push(pattern_use);
     }
 
     /// The constraints that a match of a stream pattern meets.

@@ -3,7 +3,7 @@
 
 use super::flow_state::{FlowState, Replaced};
 use super::key;
-use super::rule_sets::MOST_RULES;
+use super::rule_sets::MAX_RULES;
 use super::tracking::Conntrack;
 use crate::compiled::{Snapshot, StatefulRule};
 use crate::drop::DropReason;
@@ -11,7 +11,7 @@ use crate::verdict::Verdict;
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
 use mmb_conn::nat::Translated;
-use mmb_conn::{CloseReason, ConnId, ConnState, Direction, Invalid, TcpOutcome, Tuple, proto};
+use mmb_conn::{CloseReason, ConnId, ConnState, Direction, Invalid, TrackOutcome, Tuple, proto};
 use mmb_packet::checksum::{Soundness, transport_soundness};
 use mmb_packet::{Layout, Packet};
 use mmb_policy::CtState;
@@ -39,7 +39,7 @@ enum Repeated {
 
 impl Assessment {
     /// The assessment of a valid packet of an existing connection.
-    pub(crate) fn of_valid((id, direction): (ConnId, Direction)) -> Assessment {
+    pub(crate) fn valid((id, direction): (ConnId, Direction)) -> Assessment {
         Assessment { flow_state: FlowState::Existing(id, direction), replaced: None, invalid: None }
     }
 
@@ -100,16 +100,16 @@ impl Conntrack {
     pub(crate) fn assess(
         &mut self,
         snapshot: &Snapshot,
-        at: usize,
+        index: usize,
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> Result<Assessment, Verdict> {
-        if self.is_refused(at, packet, layout) {
+        if self.is_refused(index, packet, layout) {
             return Err(Verdict::Drop(DropReason::FragmentRefused));
         }
-        let mut assessment = self.assess_flow(at, packet, layout, self.assesses_early(snapshot));
+        let mut assessment = self.assess_flow(index, packet, layout, self.assesses_early(snapshot));
         // The rules of the control connection no longer exist, so its expectation admits no connection.
-        if assessment.is_expected() && self.expected_rules(snapshot, at).is_empty() {
+        if assessment.is_expected() && self.expected_rules(snapshot, index).is_empty() {
             assessment.flow_state = FlowState::New;
         }
         match assessment.flow_state {
@@ -117,7 +117,7 @@ impl Conntrack {
             FlowState::Held(place) => return Err(Verdict::Held(place)),
             FlowState::OtherWorker(worker) => return Err(Verdict::Hand(worker as u16)),
             FlowState::Error(id, direction, quoted)
-                if !self.is_related(at, (id, direction), quoted, packet, layout) =>
+                if !self.is_related(index, (id, direction), quoted, packet, layout) =>
             {
                 return Err(Verdict::Drop(DropReason::IcmpUnrelated));
             }
@@ -132,7 +132,7 @@ impl Conntrack {
         match assessment.invalid {
             Some(kind) if self.drops_invalid => {
                 self.count_invalid(kind);
-                self.refuse(at, packet, layout);
+                self.refuse(index, packet, layout);
                 Err(Verdict::Drop(DropReason::ConnInvalid))
             }
             _ => Ok(assessment),
@@ -148,25 +148,25 @@ impl Conntrack {
 
     /// The flow state of a packet, and whether it is valid. Without `early`, mid-flow packets of a connection
     /// that has not timed out are not checked here: [`Conntrack::touch`] checks them.
-    fn assess_flow(&mut self, at: usize, packet: &Packet<'_>, layout: &Layout, early: bool) -> Assessment {
-        let flow_state = self.flow_state(at, packet.port);
+    fn assess_flow(&mut self, index: usize, packet: &Packet<'_>, layout: &Layout, early: bool) -> Assessment {
+        let flow_state = self.flow_state(index, packet.port);
         let assessment = |flow_state| Assessment { flow_state, replaced: None, invalid: None };
         let FlowState::Existing(id, direction) = flow_state else {
-            return assessment(self.flow_state_of_new(at, flow_state, packet, layout));
+            return assessment(self.flow_state_of_new(index, flow_state, packet, layout));
         };
-        if !early && self.is_mid_flow(at) && self.table.expires_ms(id, self.state.now_ms) > 0 {
+        if !early && self.is_mid_flow(index) && self.table.expires_ms(id, self.state.now_ms) > 0 {
             return assessment(flow_state);
         }
-        let begins_anew = || self.begins_behind_lost((id, direction), packet, layout);
+        let reopens = || self.reopens_lost((id, direction), packet, layout);
         match self.assess_existing((id, direction), packet, layout) {
-            TcpOutcome::Stays | TcpOutcome::Moves(_) => assessment(flow_state),
-            TcpOutcome::Noted if !begins_anew() => assessment(flow_state),
-            TcpOutcome::Invalid(kind) if !begins_anew() => {
+            TrackOutcome::Stays | TrackOutcome::Moves(_) => assessment(flow_state),
+            TrackOutcome::Noted if !reopens() => assessment(flow_state),
+            TrackOutcome::Invalid(kind) if !reopens() => {
                 Assessment { invalid: Some(kind), ..assessment(flow_state) }
             }
             // The packet begins a new connection, which replaces the old one.
-            TcpOutcome::Reopens | TcpOutcome::Noted | TcpOutcome::Invalid(_) => {
-                let flow_state = self.flow_state_of_new(at, self.recheck(at), packet, layout);
+            TrackOutcome::Reopens | TrackOutcome::Noted | TrackOutcome::Invalid(_) => {
+                let flow_state = self.flow_state_of_new(index, self.recheck(index), packet, layout);
                 Assessment { replaced: Some((id, CloseReason::Finished)), ..assessment(flow_state) }
             }
         }
@@ -178,7 +178,7 @@ impl Conntrack {
         (id, direction): (ConnId, Direction),
         packet: &Packet<'_>,
         layout: &Layout,
-    ) -> TcpOutcome {
+    ) -> TrackOutcome {
         let signal = self.signal(id, direction, packet, layout);
         let soundness = || transport_soundness(packet.bytes(), layout);
         self.table.preview(id, direction, self.state.now_ms, signal.as_ref(), soundness)
@@ -189,7 +189,7 @@ impl Conntrack {
     /// expects is [`FlowState::Expected`].
     fn flow_state_of_new(
         &mut self,
-        at: usize,
+        index: usize,
         flow_state: FlowState,
         packet: &Packet<'_>,
         layout: &Layout,
@@ -198,9 +198,9 @@ impl Conntrack {
             && let Some(signal) = key::signal(packet, layout)
             && let Some(kind) = self.table.cannot_begin(&signal)
         {
-            return self.mark_invalid(at, kind);
+            return self.mark_invalid(index, kind);
         }
-        if matches!(flow_state, FlowState::New) && self.is_expected(at, packet, layout) {
+        if matches!(flow_state, FlowState::New) && self.is_expected(index, packet, layout) {
             return FlowState::Expected;
         }
         flow_state
@@ -208,14 +208,14 @@ impl Conntrack {
 
     /// Records the flow state of a packet for its trace. Earlier packets of the vector may have changed it
     /// since the lookup.
-    pub(crate) fn note_flow_state(&mut self, at: usize, assessment: &Assessment) {
-        self.flow_states[at] = assessment.flow_state;
+    pub(crate) fn note_flow_state(&mut self, index: usize, assessment: &Assessment) {
+        self.flow_states[index] = assessment.flow_state;
     }
 
     /// Records that a packet cannot create a connection, and why.
-    pub(super) fn mark_invalid(&mut self, at: usize, kind: Invalid) -> FlowState {
-        self.flow_states[at] = FlowState::Invalid(kind);
-        self.flow_states[at]
+    pub(super) fn mark_invalid(&mut self, index: usize, kind: Invalid) -> FlowState {
+        self.flow_states[index] = FlowState::Invalid(kind);
+        self.flow_states[index]
     }
 
     /// Checks a packet against its connection without updating the connection.
@@ -229,11 +229,13 @@ impl Conntrack {
         layout: &Layout,
     ) -> Result<(), Invalid> {
         match self.assess_existing(member, packet, layout) {
-            TcpOutcome::Invalid(kind) => {
+            TrackOutcome::Invalid(kind) => {
                 self.count_invalid(kind);
                 Err(kind)
             }
-            TcpOutcome::Stays | TcpOutcome::Noted | TcpOutcome::Moves(_) | TcpOutcome::Reopens => Ok(()),
+            TrackOutcome::Stays | TrackOutcome::Noted | TrackOutcome::Moves(_) | TrackOutcome::Reopens => {
+                Ok(())
+            }
         }
     }
 
@@ -247,7 +249,7 @@ impl Conntrack {
     /// new connection, which replaces the old one. This happens if the current policy would create the
     /// connection by other stateful rules, or with a stream that the old connection lacks. `slots` returns
     /// the slots of the stateful rules that the packet matches now, in order.
-    pub(crate) fn supersede<'s>(
+    pub(crate) fn replace_if_rules_changed<'s>(
         &self,
         snapshot: &Snapshot,
         assessment: &mut Assessment,
@@ -264,9 +266,9 @@ impl Conntrack {
         if self.table.is_expected(id) {
             return;
         }
-        let Some(repeated) = self.repeated_beginning(id, packet, layout) else { return };
+        let Some(repeated) = self.repeated_first_packet(id, packet, layout) else { return };
         let slots = slots();
-        if !self.is_made_by(snapshot, (id, repeated), slots)
+        if !self.was_created_by(snapshot, (id, repeated), slots)
             || repeated == Repeated::Opening && self.lacks_stream(snapshot, id, slots)
         {
             *assessment = Assessment {
@@ -281,14 +283,14 @@ impl Conntrack {
     /// its first SYN was signed (TCP-AO, MD5), or the stream table was full. The responder may answer a later
     /// SYN instead, with which a stream can begin.
     fn lacks_stream(&self, snapshot: &Snapshot, id: ConnId, slots: &[RuleSlot]) -> bool {
-        let mut rules = slots.iter().take(MOST_RULES).filter_map(|&slot| snapshot.stateful(slot));
+        let mut rules = slots.iter().take(MAX_RULES).filter_map(|&slot| snapshot.stateful(slot));
         self.table.proto(id) == proto::TCP
             && rules.any(|rule| rule.stream.is_some())
             && self.state.stream_of(self.table.ids(id).extension).is_none()
     }
 
     /// How a forward packet repeats the first packet of an unanswered connection; `None` if it does not.
-    fn repeated_beginning(&self, id: ConnId, packet: &Packet<'_>, layout: &Layout) -> Option<Repeated> {
+    fn repeated_first_packet(&self, id: ConnId, packet: &Packet<'_>, layout: &Layout) -> Option<Repeated> {
         match self.table.state(id) {
             ConnState::SynSent => key::begins_connection(packet, layout).then_some(Repeated::Opening),
             // Without a handshake, every packet may be the first one. On a host that routes it must come in
@@ -311,14 +313,14 @@ impl Conntrack {
     /// Whether these stateful rules, given by slot in order, have created a connection. Rules that drain are
     /// not compared: the connection keeps them, but its packets no longer match them. For a
     /// [`Repeated::Datagram`], only rules that match all packets of a direction or none are compared.
-    fn is_made_by(
+    fn was_created_by(
         &self,
         snapshot: &Snapshot,
         (id, repeated): (ConnId, Repeated),
         slots: &[RuleSlot],
     ) -> bool {
         let counts = |rule: &StatefulRule| repeated == Repeated::Opening || rule.is_constant;
-        let rules = slots.iter().take(MOST_RULES).filter_map(|&slot| snapshot.stateful(slot));
+        let rules = slots.iter().take(MAX_RULES).filter_map(|&slot| snapshot.stateful(slot));
         let versions = rules.filter(|rule| counts(rule)).map(|rule| rule.version);
         match self.table.ids(id).rule_set {
             Some(set) => self.state.sets.undrained_versions(snapshot, set, counts).eq(versions),
@@ -328,9 +330,9 @@ impl Conntrack {
 
     /// Marks a packet as invalid if it would create a connection and its checksum is wrong. Returns whether
     /// it did.
-    pub(crate) fn check_beginning(
+    pub(crate) fn check_first_checksum(
         &mut self,
-        at: usize,
+        index: usize,
         assessment: &mut Assessment,
         packet: &Packet<'_>,
         layout: &Layout,
@@ -338,7 +340,7 @@ impl Conntrack {
         let is_wrong = matches!(assessment.flow_state, FlowState::New)
             && transport_soundness(packet.bytes(), layout) == Soundness::Wrong;
         if is_wrong {
-            assessment.flow_state = self.mark_invalid(at, Invalid::BadChecksum);
+            assessment.flow_state = self.mark_invalid(index, Invalid::BadChecksum);
         }
         is_wrong
     }
@@ -346,7 +348,7 @@ impl Conntrack {
     /// Determines and records the `ct` state of a packet, on which rules match.
     pub(crate) fn ct_state(
         &mut self,
-        at: usize,
+        index: usize,
         &Assessment { flow_state, invalid, .. }: &Assessment,
         packet: &Packet<'_>,
         layout: &Layout,
@@ -377,7 +379,7 @@ impl Conntrack {
             FlowState::Untracked => key::untracked_ct_state(packet.bytes(), layout),
             FlowState::OtherWorker(_) | FlowState::Refused(_) | FlowState::Held(_) => CtState::Untracked,
         };
-        self.ct_states[at] = state;
+        self.ct_states[index] = state;
         state
     }
 

@@ -31,7 +31,7 @@ impl SearchBackoffs {
     }
 
     /// The entry of a shortage; `hash` is its keyed hash.
-    pub(super) fn of(&mut self, hash: u32, now_ms: u64) -> &mut SearchBackoff {
+    pub(super) fn entry(&mut self, hash: u32, now_ms: u64) -> &mut SearchBackoff {
         // Two rounds of a fold and an odd multiplier: two hashes that share an entry seldom share one in the
         // next epoch.
         let seed = u64::from(hash) << 32 | u64::from((now_ms / EPOCH_MS) as u32);
@@ -42,7 +42,7 @@ impl SearchBackoffs {
 
 impl SearchBackoff {
     /// Whether the back-off lasts: no search may start yet.
-    pub(super) fn holds(self, now_ms: u64) -> bool {
+    pub(super) fn is_active(self, now_ms: u64) -> bool {
         now_ms < self.until_ms
     }
 
@@ -62,16 +62,16 @@ mod tests {
     fn searches_in_vain_become_rare_and_begin_anew_later() {
         let (mut backoff, mut searches) = (SearchBackoff::default(), Vec::new());
         for now_ms in 1000..2000 {
-            if !backoff.holds(now_ms) {
+            if !backoff.is_active(now_ms) {
                 backoff.begin(now_ms);
                 searches.push(now_ms - 1000);
             }
         }
         assert_eq!(searches[..9], [0, 1, 3, 7, 15, 31, 63, 127, 255]);
         assert_eq!(searches.len(), 14);
-        assert!(!backoff.holds(3000));
+        assert!(!backoff.is_active(3000));
         backoff.begin(3000);
-        assert!(backoff.holds(3000) && !backoff.holds(3001), "it is long ago");
+        assert!(backoff.is_active(3000) && !backoff.is_active(3001), "it is long ago");
     }
 
     #[test]
@@ -81,10 +81,10 @@ mod tests {
         for epoch in 0..4 {
             let now_ms = epoch * EPOCH_MS;
             for _ in 0..8 {
-                backoffs.of(7, now_ms).begin(now_ms);
+                backoffs.entry(7, now_ms).begin(now_ms);
             }
-            assert!(backoffs.of(7, now_ms).holds(now_ms));
-            others.retain(|other| backoffs.of(*other, now_ms).holds(now_ms));
+            assert!(backoffs.entry(7, now_ms).is_active(now_ms));
+            others.retain(|other| backoffs.entry(*other, now_ms).is_active(now_ms));
         }
         assert!(others.is_empty(), "{} are paused four times", others.len());
     }

@@ -4,7 +4,7 @@
 //! [`fault`] checks one entry by itself, without a table. Conflicts with other connections (a tuple or a
 //! binding in use) and missing rules are detected when the entry is restored.
 
-use super::saved::{LONGEST_AGE_MS, LONGEST_IDLE_MS, SavedConnection};
+use super::saved_connection::{LONGEST_AGE_MS, LONGEST_IDLE_MS, SavedConnection};
 use mmb_conn::{ConnState, Tuple, icmp_query, proto};
 
 /// The largest packet or byte count. No real traffic reaches it, and counters can grow beyond it without
@@ -29,7 +29,7 @@ pub(crate) fn fault(saved: &SavedConnection) -> Option<&'static str> {
         (has_mapped_ports(forward, reply), "its ports are mapped, and no rule maps those of its protocol"),
         (is_own_reply(forward, reply), "forward and reply tuples have the same endpoints"),
         (!may_be_in(connection.state, is_tracked), "its state is not one of its protocol"),
-        (is_sctp && !connection.tracker.is_of_association(), "the tracking state is not that of SCTP"),
+        (is_sctp && !connection.tracker.is_association(), "the tracking state is not that of SCTP"),
         (
             !is_tracked && connection.tracker.to_bytes()[..20] != [0; 20],
             "it has sequence numbers or tags, but its protocol has none",
@@ -113,7 +113,7 @@ fn has_rules_twice(saved: &SavedConnection) -> bool {
 mod tests {
     use super::super::extension::ConnectionExtension;
     use super::*;
-    use mmb_conn::{ConnectionSnapshot, IngressPorts, TcpTracker};
+    use mmb_conn::{ConnTracker, ConnectionSnapshot, IngressPorts};
     use mmb_policy::RuleId;
 
     const NOTHING: [u8; 27] = [0; 27];
@@ -132,7 +132,7 @@ mod tests {
         let connection = ConnectionSnapshot {
             tuples: [forward, forward.reversed()],
             state,
-            tracker: TcpTracker::from_bytes(tracker),
+            tracker: ConnTracker::from_bytes(tracker),
             packets: [1, replies],
             bytes: [60, 60 * replies],
             arrivals: IngressPorts::default(),
@@ -143,7 +143,7 @@ mod tests {
         SavedConnection {
             connection,
             extension: extension(NOTHING),
-            over: None,
+            end: None,
             rules: vec![RuleId(1), RuleId(2)],
         }
     }
@@ -208,7 +208,7 @@ mod tests {
         let mapped = Some("its ports are mapped, and no rule maps those of its protocol");
         for (proto, state) in [(proto::SCTP, ConnState::Established), (proto::GRE, ConnState::Replied)] {
             let mut kept = entry(proto, 4, state);
-            kept.connection.tracker = TcpTracker::default();
+            kept.connection.tracker = ConnTracker::default();
             assert_eq!(fault(&kept), None, "{proto}");
             assert_eq!(after(kept, |kept| kept.connection.tuples[1].ports = [9, 10]), mapped, "{proto}");
         }
@@ -265,16 +265,16 @@ mod tests {
         let mut tracker = [0; 22];
         tracker[3] = 1;
         let wrong = Some("it has sequence numbers or tags, but its protocol has none");
-        assert_eq!(after(udp(), |udp| udp.connection.tracker = TcpTracker::from_bytes(tracker)), wrong);
-        assert_eq!(after(tcp(), |tcp| tcp.connection.tracker = TcpTracker::from_bytes(tracker)), None);
+        assert_eq!(after(udp(), |udp| udp.connection.tracker = ConnTracker::from_bytes(tracker)), wrong);
+        assert_eq!(after(tcp(), |tcp| tcp.connection.tracker = ConnTracker::from_bytes(tracker)), None);
     }
 
     #[test]
     fn extras_are_about_fields_that_its_packets_have() {
         let wrong = Some("it rewrites fields that its packets do not have");
-        let given = |flags: u8, at: usize, value: u8| {
+        let given = |flags: u8, offset: usize, value: u8| {
             let mut bytes = NOTHING;
-            (bytes[0], bytes[at]) = (flags, value);
+            (bytes[0], bytes[offset]) = (flags, value);
             extension(bytes)
         };
         let shift = given(0, 4, 9);

@@ -2,9 +2,9 @@
 //! or creates one. A packet that is dropped may end one.
 
 use super::assess::Assessment;
+use super::connection_update::Touched;
 use super::flow_state::{FlowState, NatTransform, QuotedOffsets, Replaced};
-use super::rule_sets::MOST_RULES;
-use super::touch::Touched;
+use super::rule_sets::MAX_RULES;
 use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
 use crate::drop::DropReason;
@@ -50,7 +50,7 @@ impl Conntrack {
     pub(crate) fn commit(
         &mut self,
         snapshot: &Snapshot,
-        at: usize,
+        index: usize,
         assessment: &Assessment,
         rules: PacketRules<'_>,
         (packet, layout): (&Packet<'_>, &Layout),
@@ -59,7 +59,7 @@ impl Conntrack {
         let (mut quoted, mut is_valid) = (None, false);
         let member = match assessment.flow_state {
             FlowState::Invalid(kind) => {
-                self.refuse_invalid(snapshot, at, kind, rules)?;
+                self.refuse_invalid(snapshot, index, kind, rules)?;
                 return Ok(Committed::UNTRACKED);
             }
             FlowState::Untracked | FlowState::OtherWorker(_) | FlowState::Refused(_) | FlowState::Held(_) => {
@@ -69,7 +69,7 @@ impl Conntrack {
                 match self.touch(id, direction, packet, layout) {
                     Ok(Touched::Tracked) => {
                         is_valid = true;
-                        self.note_valid(at, packet, layout);
+                        self.note_valid(index, packet, layout);
                     }
                     Ok(Touched::Noted) => {}
                     // Invalid packets that must not pass were dropped before.
@@ -78,7 +78,7 @@ impl Conntrack {
                 (id, direction)
             }
             FlowState::Fragment(id, direction, complete) => {
-                self.touch_fragment((id, direction), (at, complete), packet, layout);
+                self.touch_fragment((id, direction), (index, complete), packet, layout);
                 (id, direction)
             }
             FlowState::Error(id, direction, offsets) => {
@@ -86,17 +86,19 @@ impl Conntrack {
                 (id, direction)
             }
             FlowState::Expected => {
-                let member = self.create_expected(snapshot, (at, replaced), packet, layout)?;
-                self.note_valid(at, packet, layout);
+                let member = self.create_expected(snapshot, (index, replaced), packet, layout)?;
+                self.note_valid(index, packet, layout);
                 member
             }
-            FlowState::New => match self.create_if_asked(snapshot, at, replaced, rules, (packet, layout))? {
-                Some(member) => {
-                    self.note_valid(at, packet, layout);
-                    member
+            FlowState::New => {
+                match self.create_if_required(snapshot, index, replaced, rules, (packet, layout))? {
+                    Some(member) => {
+                        self.note_valid(index, packet, layout);
+                        member
+                    }
+                    None => return Ok(Committed::UNTRACKED),
                 }
-                None => return Ok(Committed::UNTRACKED),
-            },
+            }
         };
         let transform = self.translates(member.0).then(|| (self.transform(member), quoted));
         Ok(Committed { member: Some(member), transform, is_valid })
@@ -106,7 +108,7 @@ impl Conntrack {
     /// connection ends.
     pub(crate) fn dropped_by_rule(
         &mut self,
-        at: usize,
+        index: usize,
         assessment: &Assessment,
         packet: &Packet<'_>,
         layout: &Layout,
@@ -117,7 +119,7 @@ impl Conntrack {
         if let Some((id, CloseReason::Evicted)) = assessment.replaced {
             self.end(id, CloseReason::Evicted);
         }
-        self.refuse(at, packet, layout);
+        self.refuse(index, packet, layout);
     }
 
     /// Counts a packet that passes although it is invalid for its connection. Returns its translation.
@@ -141,17 +143,17 @@ impl Conntrack {
     }
 
     /// Creates a connection for a packet without one, if stateful rules or a NAT binding require it.
-    fn create_if_asked(
+    fn create_if_required(
         &mut self,
         snapshot: &Snapshot,
-        at: usize,
+        index: usize,
         replaced: Replaced,
         rules: PacketRules<'_>,
         (packet, layout): (&Packet<'_>, &Layout),
     ) -> Result<Option<(ConnId, Direction)>, DropReason> {
-        let Some(arrived) = self.tuple(at) else { return Ok(None) };
-        let slots: ArrayVec<RuleSlot, MOST_RULES> =
-            stateful(snapshot, rules.applied).take(MOST_RULES).collect();
+        let Some(arrived) = self.tuple(index) else { return Ok(None) };
+        let slots: ArrayVec<RuleSlot, MAX_RULES> =
+            stateful(snapshot, rules.applied).take(MAX_RULES).collect();
         if !slots.is_empty() {
             return self.create(snapshot, (arrived, replaced), &slots, packet, layout).map(Some);
         }
@@ -177,19 +179,19 @@ impl Conntrack {
     fn refuse_invalid(
         &self,
         snapshot: &Snapshot,
-        at: usize,
+        index: usize,
         kind: Invalid,
         rules: PacketRules<'_>,
     ) -> Result<(), DropReason> {
         let mut stateful = stateful(snapshot, rules.candidates).peekable();
-        let is_asked_for = stateful.peek().is_some();
+        let is_required = stateful.peek().is_some();
         let maps = stateful.any(|slot| snapshot.stateful(slot).is_some_and(|rule| rule.maps))
-            || self.tuple(at).is_some_and(|arrived| self.is_admitted(arrived));
-        if !is_asked_for && !maps {
+            || self.tuple(index).is_some_and(|arrived| self.is_admitted(arrived));
+        if !is_required && !maps {
             return Ok(());
         }
         let strict = snapshot.connections.pickup == Pickup::Strict;
-        self.refuse_beginning(kind, maps, strict)
+        self.refuse_untracked(kind, maps, strict)
     }
 
     /// Counts a packet that cannot create a connection although one is required. With `maps`, the connection
@@ -197,7 +199,7 @@ impl Conntrack {
     ///
     /// # Errors
     /// Why the packet must be dropped: it would pass untranslated, or the policy drops such packets.
-    fn refuse_beginning(&self, kind: Invalid, maps: bool, strict: bool) -> Result<(), DropReason> {
+    fn refuse_untracked(&self, kind: Invalid, maps: bool, strict: bool) -> Result<(), DropReason> {
         self.state.cells.count_invalid(kind);
         match kind {
             Invalid::NotSyn if maps || strict => Err(DropReason::ConnNotSyn),

@@ -3,7 +3,7 @@
 use super::flow_state::Replaced;
 use super::key;
 use super::nat_ports::{NewTranslation, refused};
-use super::saved::SavedConnection;
+use super::saved_connection::SavedConnection;
 use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
 use crate::compiled::StatefulRule;
@@ -31,32 +31,32 @@ pub(super) struct Resources {
 impl Conntrack {
     /// Creates a connection from a packet that matched stateful rules. `slots` are the slots of these rules,
     /// in the order in which their targets are applied. `arrived` is the tuple of the packet. The new
-    /// connection replaces the connection `ends`, if any.
+    /// connection replaces the connection `replaced`, if any.
     ///
     /// # Errors
     /// Why no connection was created; the packet must be dropped then.
     pub(super) fn create(
         &mut self,
         snapshot: &Snapshot,
-        (arrived, ends): (Tuple, Replaced),
+        (arrived, replaced): (Tuple, Replaced),
         slots: &[RuleSlot],
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> Result<(ConnId, Direction), DropReason> {
         self.state.reserve(snapshot, slots)?;
-        self.reserve_source(&arrived, ends)?;
-        let opened = self.create_counted(snapshot, (arrived, ends), slots, packet, layout);
+        self.reserve_source(&arrived, replaced)?;
+        let opened = self.create_counted(snapshot, (arrived, replaced), slots, packet, layout);
         self.commit_source(&arrived, opened.as_ref().ok().map(|(id, _)| *id));
         opened
     }
 
-    pub(super) fn reserve_source(&self, arrived: &Tuple, ends: Replaced) -> Result<(), DropReason> {
-        self.state.reserve_source(arrived, ends.map(|(id, _)| self.table.get(id)).as_ref())
+    pub(super) fn reserve_source(&self, arrived: &Tuple, replaced: Replaced) -> Result<(), DropReason> {
+        self.state.reserve_source(arrived, replaced.map(|(id, _)| self.table.get(id)).as_ref())
     }
 
-    pub(super) fn commit_source(&mut self, arrived: &Tuple, made: Option<ConnId>) {
-        if self.state.commit_source(arrived, made.is_some())
-            && let Some(id) = made
+    pub(super) fn commit_source(&mut self, arrived: &Tuple, created: Option<ConnId>) {
+        if self.state.commit_source(arrived, created.is_some())
+            && let Some(id) = created
         {
             self.table.set_counted(id, true);
         }
@@ -65,7 +65,7 @@ impl Conntrack {
     fn create_counted(
         &mut self,
         snapshot: &Snapshot,
-        (arrived, ends): (Tuple, Replaced),
+        (arrived, replaced): (Tuple, Replaced),
         slots: &[RuleSlot],
         packet: &Packet<'_>,
         layout: &Layout,
@@ -73,15 +73,15 @@ impl Conntrack {
         let rules = || slots.iter().filter_map(|&slot| snapshot.stateful(slot));
         let mapping = merged(rules());
         let signal = key::signal(packet, layout);
-        let before = self.state.predecessor(ends.and_then(|(id, _)| self.table.ids(id).extension));
+        let predecessor = self.state.predecessor(replaced.and_then(|(id, _)| self.table.ids(id).extension));
         let state = &mut self.state;
         if rules().all(|rule| !rule.maps) && !state.shared.has_bindings() {
-            let stream = state.begin_stream(rules(), &arrived, (packet, layout), before)?;
-            let extension = state.extensions.make(rules(), [&arrived; 2], signal.as_ref(), (None, stream));
+            let stream = state.begin_stream(rules(), &arrived, (packet, layout), predecessor)?;
+            let extension = state.extensions.create(rules(), [&arrived; 2], signal.as_ref(), (None, stream));
             let set = state.sets.enter(snapshot, slots);
             let arrivals = arrivals(snapshot, packet, false);
             return self.insert(
-                ends,
+                replaced,
                 packet,
                 signal.as_ref(),
                 [arrived, arrived.reversed()],
@@ -91,22 +91,23 @@ impl Conntrack {
         }
         let first = rules().next().map_or(RuleVersion(0), |rule| rule.version);
         let NewTranslation { translated, hairpin, turns_back } =
-            self.translate(snapshot, packet, (first, &mapping), &arrived, ends)?;
+            self.translate(snapshot, packet, (first, &mapping), &arrived, replaced)?;
         let state = &mut self.state;
         let Translated { sent, lease } = translated;
-        let stream = match state.begin_stream(rules(), &arrived, (packet, layout), before) {
+        let stream = match state.begin_stream(rules(), &arrived, (packet, layout), predecessor) {
             Ok(stream) => stream,
             Err(reason) => {
                 state.shared.release(lease);
                 return Err(reason);
             }
         };
-        let extension = state.extensions.make(rules(), [&arrived, &sent], signal.as_ref(), (hairpin, stream));
+        let extension =
+            state.extensions.create(rules(), [&arrived, &sent], signal.as_ref(), (hairpin, stream));
         let set = state.sets.enter(snapshot, slots);
         let reply = if turns_back { sent.hairpinned() } else { sent.reversed() };
         let arrivals = arrivals(snapshot, packet, turns_back);
         self.insert(
-            ends,
+            replaced,
             packet,
             signal.as_ref(),
             [arrived, reply],
@@ -117,14 +118,14 @@ impl Conntrack {
 
     /// Creates a connection from a packet that matched no stateful rule, if it is addressed to an outside
     /// endpoint of a NAT binding and the binding's filtering admits its sender (RFC 4787 REQ-8). Returns
-    /// `None` for other packets. The new connection replaces the connection `ends`, if any.
+    /// `None` for other packets. The new connection replaces the connection `replaced`, if any.
     ///
     /// # Errors
     /// Why no connection was created although the packet is admitted; the packet must be dropped then.
     pub(super) fn admit(
         &mut self,
         snapshot: &Snapshot,
-        (arrived, ends): (Tuple, Replaced),
+        (arrived, replaced): (Tuple, Replaced),
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> Result<Option<(ConnId, Direction)>, DropReason> {
@@ -142,7 +143,7 @@ impl Conntrack {
             self.state.cells.count_invalid(Invalid::BadChecksum);
             return Err(DropReason::ConnInvalid);
         }
-        if let Err(refused) = self.reserve_source(&arrived, ends) {
+        if let Err(refused) = self.reserve_source(&arrived, replaced) {
             self.state.shared.release(lease);
             return Err(refused);
         }
@@ -151,7 +152,7 @@ impl Conntrack {
         let arrivals = arrivals(snapshot, packet, false);
         let tuples = [arrived, sent.reversed()];
         let entered = self.insert(
-            ends,
+            replaced,
             packet,
             signal.as_ref(),
             tuples,
@@ -163,12 +164,12 @@ impl Conntrack {
     }
 
     /// Inserts a connection into the table, and counts its first packet. `resources` is the state that the
-    /// connection refers to. The new connection may have the tuples of the connection `ends`, which ends
+    /// connection refers to. The new connection may have the tuples of the connection `replaced`, which ends
     /// first. After that, only the table and the owner map can refuse the new connection, and the table has
     /// room for it.
     pub(super) fn insert(
         &mut self,
-        ends: Replaced,
+        replaced: Replaced,
         packet: &Packet<'_>,
         signal: Option<&TrackedHeader>,
         [arrived, reply]: [Tuple; 2],
@@ -176,15 +177,15 @@ impl Conntrack {
         resources: Resources,
     ) -> Result<(ConnId, Direction), DropReason> {
         // It may have ended already: its port was reclaimed for the new connection.
-        if let Some((id, reason)) = ends
+        if let Some((id, reason)) = replaced
             && self.table.is_live(id)
         {
             self.end(id, reason);
         }
         let Conntrack { table, state, .. } = self;
-        let made = table.insert(state.now_ms, arrived, reply, signal, state);
+        let inserted = table.insert(state.now_ms, arrived, reply, signal, state);
         self.stale = true;
-        let id = self.attach(made, resources)?;
+        let id = self.attach(inserted, resources)?;
         self.table.set_arrivals(id, arrivals);
         self.table.touch(id, Direction::Forward, self.state.now_ms, packet.len(), signal);
         if self.state.is_watched() {
@@ -239,29 +240,29 @@ impl Conntrack {
         state.shared.note_bindings(&nat);
         drop(nat);
         let rules = slots.iter().filter_map(|&slot| snapshot.stateful(slot));
-        let stream = match saved.over {
-            Some(over) => Some(state.streams.begin_over(over)?),
+        let stream = match saved.end {
+            Some(end) => Some(state.streams.begin_ended(end)?),
             None if is_expected => None,
             None => state.resume_stream(rules, &arrived)?,
         };
         let mut extension = saved.extension;
         extension.stream = stream;
-        let extension = state.extensions.keep(extension);
+        let extension = state.extensions.store(extension);
         let set = state.sets.enter(snapshot, slots);
-        let made = table.restore(state.now_ms, &saved.connection, state);
+        let inserted = table.restore(state.now_ms, &saved.connection, state);
         self.stale = true;
-        self.attach(made, Resources { set, lease: restored.lease, extension, is_expected })
+        self.attach(inserted, Resources { set, lease: restored.lease, extension, is_expected })
     }
 
     /// Attaches resources to a connection that was created, and claims its tuples. Releases the resources if
     /// the connection was not created, or if a tuple cannot be claimed.
     fn attach(
         &mut self,
-        made: Result<ConnId, mmb_conn::InsertError>,
+        inserted: Result<ConnId, mmb_conn::InsertError>,
         Resources { set, lease, extension, is_expected }: Resources,
     ) -> Result<ConnId, DropReason> {
         let Conntrack { table, state, .. } = self;
-        let claimed = made.map_err(|why| match why {
+        let claimed = inserted.map_err(|why| match why {
             mmb_conn::InsertError::Full => DropReason::ConnFull,
             mmb_conn::InsertError::Taken => DropReason::NatClash,
             mmb_conn::InsertError::Invalid(Invalid::NotSyn) => DropReason::ConnNotSyn,
@@ -287,7 +288,7 @@ impl Conntrack {
                 return Err(reason);
             }
         };
-        state.cache.begin(id);
+        state.cache.clear_entry(id);
         *table.ids_mut(id) = ResourceIds { rule_set: Some(set), lease, extension };
         if state.stream_of(extension).is_some() {
             table.set_followed(id);

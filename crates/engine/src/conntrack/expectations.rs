@@ -22,12 +22,12 @@ use mmb_random::Seed;
 /// requests a transfer.
 pub(super) const LIFETIME_MS: u64 = 60_000;
 /// The most expected connections of a worker.
-pub(super) const MOST_EXPECTED: usize = 1024;
+pub(super) const MAX_EXPECTED: usize = 1024;
 /// The most expected connections of one client.
-const MOST_OF_CLIENT: usize = 128;
+const MAX_PER_CLIENT: usize = 128;
 /// The interval of the search for expired expectations, in milliseconds, and how many are removed at once.
 const SWEEP_MS: u64 = 1000;
-const TOGETHER: usize = 32;
+const REMOVED_AT_ONCE: usize = 32;
 
 /// An expected connection.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +55,7 @@ pub struct ExpectedCounts {
     /// Expected now.
     pub now: u64,
     /// All that were expected since the start.
-    pub made: u64,
+    pub inserted: u64,
     /// Of these, those that began.
     pub used: u64,
     /// Of these, those that did not begin in time, or whose control connection has ended.
@@ -81,8 +81,8 @@ struct Entry {
 }
 
 impl Entry {
-    fn is(&self, of: ExpectedRef) -> bool {
-        (self.hash, self.serial) == (of.hash, of.serial)
+    fn is(&self, reference: ExpectedRef) -> bool {
+        (self.hash, self.serial) == (reference.hash, reference.serial)
     }
 }
 
@@ -101,7 +101,7 @@ pub(super) struct Expectations {
 impl Expectations {
     pub(super) fn new(seed: Seed) -> Expectations {
         Expectations {
-            entries: HashTable::with_capacity(MOST_EXPECTED),
+            entries: HashTable::with_capacity(MAX_EXPECTED),
             hasher: TupleHasher::new(seed),
             serials: 0,
             sweep_ms: 0,
@@ -122,7 +122,7 @@ impl Expectations {
 
     /// Whether there is room for another expectation.
     pub(super) fn has_room(&self) -> bool {
-        self.entries.len() < MOST_EXPECTED.min(self.entries.capacity())
+        self.entries.len() < MAX_EXPECTED.min(self.entries.capacity())
     }
 
     /// Checks whether an expectation may be inserted. If the same expectation exists, its lifetime starts
@@ -134,10 +134,10 @@ impl Expectations {
         let hash = self.hasher.hash(&new.arrives);
         let same = |entry: &Entry| entry.expectation.arrives == new.arrives;
         let Some(entry) = self.entries.find_mut(hash, same) else {
-            let client = |of: &Tuple| of.addresses[DESTINATION];
+            let client = |tuple: &Tuple| tuple.addresses[DESTINATION];
             let of_client =
                 self.entries.iter().filter(|entry| client(&entry.expectation.leaves) == client(&new.leaves));
-            let admits = self.has_room() && of_client.count() < MOST_OF_CLIENT;
+            let admits = self.has_room() && of_client.count() < MAX_PER_CLIENT;
             return if admits { Ok(()) } else { Err(Occupied::Other) };
         };
         if entry.expectation.leaves != new.leaves || entry.expires_ms <= now_ms {
@@ -158,7 +158,7 @@ impl Expectations {
         }
         let entry = Entry { expectation, hash, serial, expires_ms: now_ms + LIFETIME_MS };
         self.entries.insert_unique(hash, entry, |entry| entry.hash);
-        self.counts.made += 1;
+        self.counts.inserted += 1;
         ExpectedRef { hash, serial }
     }
 
@@ -179,8 +179,8 @@ impl Expectations {
     }
 
     /// Cancels an expectation if it still exists. It is removed at the next search for expired ones.
-    pub(super) fn cancel(&mut self, of: ExpectedRef) {
-        if let Some(entry) = self.entries.find_mut(of.hash, |entry| entry.is(of)) {
+    pub(super) fn cancel(&mut self, reference: ExpectedRef) {
+        if let Some(entry) = self.entries.find_mut(reference.hash, |entry| entry.is(reference)) {
             (entry.expires_ms, self.sweep_ms) = (0, 0);
         }
     }
@@ -191,12 +191,12 @@ impl Expectations {
         !self.entries.is_empty() && now_ms >= self.sweep_ms
     }
 
-    /// Removes and returns some of the expired expectations, at most [`TOGETHER`]. Returns none if there are
-    /// no more.
-    pub(super) fn take_expired(&mut self, now_ms: u64) -> ArrayVec<Expectation, TOGETHER> {
+    /// Removes and returns some of the expired expectations, at most [`REMOVED_AT_ONCE`]. Returns none if
+    /// there are no more.
+    pub(super) fn take_expired(&mut self, now_ms: u64) -> ArrayVec<Expectation, REMOVED_AT_ONCE> {
         let is_over = |entry: &mut Entry| entry.expires_ms <= now_ms;
-        let expired: ArrayVec<Expectation, TOGETHER> =
-            self.entries.extract_if(is_over).take(TOGETHER).map(|entry| entry.expectation).collect();
+        let expired: ArrayVec<Expectation, REMOVED_AT_ONCE> =
+            self.entries.extract_if(is_over).take(REMOVED_AT_ONCE).map(|entry| entry.expectation).collect();
         self.counts.expired += expired.len() as u64;
         if expired.is_empty() {
             self.sweep_ms = now_ms + SWEEP_MS;
@@ -236,7 +236,7 @@ mod tests {
         assert!(table.find(&from_port(2001), 1).is_none());
         assert!(table.take(&from_port(2000), 1).is_some());
         assert!(table.take(&from_port(2000), 1).is_none());
-        assert_eq!(table.counts(), ExpectedCounts { made: 1, used: 1, ..ExpectedCounts::default() });
+        assert_eq!(table.counts(), ExpectedCounts { inserted: 1, used: 1, ..ExpectedCounts::default() });
     }
 
     #[test]
@@ -252,13 +252,13 @@ mod tests {
         assert!(table.find(&from_port(2001), LIFETIME_MS + 9).is_some());
         assert!(table.find(&from_port(2001), LIFETIME_MS + 10).is_none(), "before it is given up");
         assert_eq!(table.take_expired(LIFETIME_MS + 10).len(), 1);
-        assert_eq!(table.counts(), ExpectedCounts { made: 2, expired: 2, ..ExpectedCounts::default() });
+        assert_eq!(table.counts(), ExpectedCounts { inserted: 2, expired: 2, ..ExpectedCounts::default() });
     }
 
     #[test]
     fn one_client_leaves_room_for_others() {
         let mut table = table();
-        for port in 1..=MOST_OF_CLIENT as u16 {
+        for port in 1..=MAX_PER_CLIENT as u16 {
             assert_eq!(table.admit_or_refresh(&of_client(port, 7), 1), Ok(()));
             table.insert(of_client(port, 7), 1);
         }
@@ -279,7 +279,7 @@ mod tests {
         let other = Expectation { leaves, ..expectation(1024) };
         assert_eq!(table.admit_or_refresh(&other, 1), Err(Occupied::Other));
         let capacity = table.entries.capacity();
-        for port in 1025..1024 + MOST_EXPECTED as u16 {
+        for port in 1025..1024 + MAX_EXPECTED as u16 {
             let of_client = of_client(port, port / 100);
             assert_eq!(table.admit_or_refresh(&of_client, 1), Ok(()));
             table.insert(of_client, 1);

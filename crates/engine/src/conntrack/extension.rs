@@ -20,7 +20,7 @@ struct FlowLabel(NonZeroU32);
 
 impl FlowLabel {
     /// The largest label: 20 bits.
-    const MOST: u32 = (1 << 20) - 1;
+    const MAX: u32 = (1 << 20) - 1;
 
     fn new(label: u32) -> FlowLabel {
         FlowLabel(NonZeroU32::MIN.saturating_add(label))
@@ -100,8 +100,10 @@ impl ConnectionExtension {
 
     /// Reverses [`ConnectionExtension::to_bytes`]; `None` if a flag is unknown.
     pub(crate) fn from_bytes(bytes: [u8; 27]) -> Option<ConnectionExtension> {
-        let long = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        let macs = [0, 6].map(|at| std::array::from_fn(|byte| bytes[15 + at + byte]));
+        let long = |offset: usize| {
+            u32::from_be_bytes([bytes[offset], bytes[offset + 1], bytes[offset + 2], bytes[offset + 3]])
+        };
+        let macs = [0, 6].map(|offset| std::array::from_fn(|byte| bytes[15 + offset + byte]));
         let given = |bit: u8| bytes[0] >> bit & 1 == 1;
         (bytes[0] < 8).then(|| ConnectionExtension {
             seq: long(1),
@@ -123,7 +125,7 @@ impl ConnectionExtension {
         let is_translated = (reply.addresses, reply.ports) != (back.addresses, back.ports);
         (!shifts || forward.proto == proto::TCP)
             && (self.ip_id.is_none() || forward.family == 4)
-            && self.flow_label.is_none_or(|label| forward.family == 6 && label.number() <= FlowLabel::MOST)
+            && self.flow_label.is_none_or(|label| forward.family == 6 && label.number() <= FlowLabel::MAX)
             && (self.hairpin.is_none() || is_translated)
     }
 }
@@ -158,7 +160,7 @@ impl Extensions {
 
     /// Creates the extension of a new connection with these rules; `None` if it needs none. Later rules take
     /// precedence. The tuples are those of the first packet as it arrived and as it is sent.
-    pub(crate) fn make<'r>(
+    pub(crate) fn create<'r>(
         &mut self,
         rules: impl Iterator<Item = &'r Arc<StatefulRule>>,
         [tuple, sent]: [&Tuple; 2],
@@ -196,7 +198,7 @@ impl Extensions {
                 };
             }
         }
-        self.keep(extension)
+        self.store(extension)
     }
 
     /// Reserves memory for one more extension, and for freeing all of them, so that neither fails later.
@@ -205,7 +207,7 @@ impl Extensions {
     }
 
     /// Stores an extension, unless it changes nothing.
-    pub(crate) fn keep(&mut self, extension: ConnectionExtension) -> Option<ExtensionId> {
+    pub(crate) fn store(&mut self, extension: ConnectionExtension) -> Option<ExtensionId> {
         (extension != ConnectionExtension::default()).then(|| self.extensions.insert(extension))
     }
 

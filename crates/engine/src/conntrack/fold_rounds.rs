@@ -15,7 +15,7 @@ pub(super) struct FoldRounds {
     /// Number of connections that were folded since the start.
     pub(super) done: u64,
     /// `done` reaches this number by the end of the round, at `ends_ms`.
-    until: u64,
+    target: u64,
     ends_ms: u64,
 }
 
@@ -24,14 +24,14 @@ impl FoldRounds {
     pub(super) fn due(&mut self, now_ms: u64) -> u64 {
         let passed_ms = now_ms - std::mem::replace(&mut self.at_ms, now_ms);
         let left_ms = self.ends_ms.saturating_sub(now_ms);
-        let left = self.until.saturating_sub(self.done);
+        let left = self.target.saturating_sub(self.done);
         left.saturating_mul(passed_ms).div_ceil((left_ms + passed_ms).max(1))
     }
 
     /// Begins a round for the connections that are listed, if the last round is over.
     pub(super) fn begin_if_over(&mut self, now_ms: u64, listed: u64) {
-        if self.done >= self.until {
-            self.until = self.done + listed;
+        if self.done >= self.target {
+            self.target = self.done + listed;
             self.ends_ms = now_ms + ROUND_MS;
         }
     }

@@ -37,7 +37,7 @@ impl Conntrack {
     /// Whether a packet with this tuple is a fragment, and this worker is the home of its datagram.
     pub(super) fn is_at_home(&self, packet: &Packet<'_>, layout: &Layout, tuple: &Tuple) -> bool {
         layout.is_fragment()
-            && key::fragment_key(packet.bytes(), layout, Ingress::of(tuple))
+            && key::fragment_key(packet.bytes(), layout, Ingress::from_tuple(tuple))
                 .is_some_and(|key| self.state.shared.owners.home(&key) == self.state.worker)
     }
 
@@ -53,7 +53,7 @@ impl Conntrack {
         origin: Origin,
     ) -> Result<(), FlowState> {
         let bytes = packet.bytes();
-        let key = key::fragment_key(bytes, layout, Ingress::of(tuple));
+        let key = key::fragment_key(bytes, layout, Ingress::from_tuple(tuple));
         let (Some(key), Some((_, len, _))) = (key, key::fragment_place(bytes, layout)) else {
             return Err(UNKNOWN);
         };
@@ -72,34 +72,34 @@ impl Conntrack {
     /// of a TCP segment, its header gives the sequence numbers of the data in later fragments. An invalid
     /// first fragment is not recorded. Later fragments have no acknowledgment number to check, so a sender
     /// who does not know the sequence numbers could otherwise move the window of the connection.
-    pub(super) fn note_valid(&mut self, at: usize, packet: &Packet<'_>, layout: &Layout) {
+    pub(super) fn note_valid(&mut self, index: usize, packet: &Packet<'_>, layout: &Layout) {
         if !layout.is_fragment() || layout.is_later_fragment() {
             return;
         }
         let bytes = packet.bytes();
         if let Some(segment) = key::segment(packet, layout)
             && let Some((_, len, _)) = key::fragment_place(bytes, layout)
-            && let Some(key) = self.datagram(at, packet, layout)
+            && let Some(key) = self.datagram(index, packet, layout)
         {
             let headers = len.saturating_sub(segment.payload);
             // A FIN takes one sequence number after the data, so the end of the datagram moves by one.
             let fin = u32::from(segment.flags & flags::FIN != 0);
             let seq = segment.seq.wrapping_sub(headers).wrapping_add(fin);
-            self.fragments.note_seq(&key, seq);
+            self.fragments.record_seq(&key, seq);
             self.noted_seqs.push((key, seq));
         }
     }
 
     /// The sequence number that [`Conntrack::note_valid`] recorded in this vector for the datagram of a
     /// fragment.
-    pub(super) fn seq_of(&self, at: usize, packet: &Packet<'_>, layout: &Layout) -> Option<u32> {
-        let key = self.datagram(at, packet, layout).filter(|_| !self.noted_seqs.is_empty())?.packed();
+    pub(super) fn seq_of(&self, index: usize, packet: &Packet<'_>, layout: &Layout) -> Option<u32> {
+        let key = self.datagram(index, packet, layout).filter(|_| !self.noted_seqs.is_empty())?.packed();
         self.noted_seqs.iter().rev().find(|(noted, _)| noted.packed() == key).map(|(_, seq)| *seq)
     }
 
     /// The key of a fragment's datagram.
-    fn datagram(&self, at: usize, packet: &Packet<'_>, layout: &Layout) -> Option<FragmentKey> {
-        key::fragment_key(packet.bytes(), layout, Ingress::of(&self.tuple(at)?))
+    fn datagram(&self, index: usize, packet: &Packet<'_>, layout: &Layout) -> Option<FragmentKey> {
+        key::fragment_key(packet.bytes(), layout, Ingress::from_tuple(&self.tuple(index)?))
     }
 
     /// The lookup key of a later fragment; `None` if no rule needs its ports.
@@ -118,7 +118,7 @@ impl Conntrack {
         };
         let is_home = self.is_home(&key, origin)?;
         match self.fragments.later(self.state.now_ms, key, offset, len, last) {
-            LaterFragment::Of(DatagramHead { proto, ports }, complete) => {
+            LaterFragment::Known(DatagramHead { proto, ports }, complete) => {
                 let FragmentKey { addresses, family, wire, side, .. } = key;
                 let tuple = Tuple { addresses, ports, wire, side, proto, family };
                 Ok(Some(LookupKey { tuple, kind: PacketKind::Fragment(complete) }))
@@ -132,9 +132,9 @@ impl Conntrack {
 
     /// Records that a packet of the vector is dropped. If the packet is a fragment, later fragments of its
     /// datagram are dropped too: they must not pass untranslated.
-    pub(crate) fn refuse(&mut self, at: usize, packet: &Packet<'_>, layout: &Layout) {
+    pub(crate) fn refuse(&mut self, index: usize, packet: &Packet<'_>, layout: &Layout) {
         if layout.is_fragment()
-            && let Some(key) = self.datagram(at, packet, layout)
+            && let Some(key) = self.datagram(index, packet, layout)
         {
             self.fragments.refuse(&key);
             self.refused.push(key);
@@ -144,11 +144,11 @@ impl Conntrack {
     /// Whether a packet is a later fragment of a datagram of which a fragment was dropped in this vector,
     /// after the lookup.
     #[inline]
-    pub(super) fn is_refused(&self, at: usize, packet: &Packet<'_>, layout: &Layout) -> bool {
+    pub(super) fn is_refused(&self, index: usize, packet: &Packet<'_>, layout: &Layout) -> bool {
         !self.refused.is_empty()
             && layout.is_later_fragment()
             && self
-                .datagram(at, packet, layout)
+                .datagram(index, packet, layout)
                 .is_some_and(|key| self.refused.iter().any(|refused| refused.packed() == key.packed()))
     }
 
@@ -178,20 +178,18 @@ impl Conntrack {
 
     /// Drops all held packets.
     pub(crate) fn drop_held(&mut self) {
-        self.held.give_up();
+        self.held.drop_all();
         self.count_held();
     }
 
     /// Updates the counters of held packets and of those that were lost.
     pub(super) fn count_held(&mut self) {
-        let HeldLosses { aged, crowded_out } = self.held.losses();
+        let HeldLosses { aged, evicted } = self.held.losses();
         self.lost.aged += aged;
-        self.lost.crowded_out += crowded_out;
+        self.lost.evicted += evicted;
         let cells = &self.state.cells;
         cells.held_now(self.held.len() as u64);
-        for (reason, packets) in
-            [(DropReason::FragmentEarly, aged), (DropReason::FragmentNoRoom, crowded_out)]
-        {
+        for (reason, packets) in [(DropReason::FragmentEarly, aged), (DropReason::FragmentNoRoom, evicted)] {
             if packets > 0 {
                 cells.count_drop(reason, packets);
             }

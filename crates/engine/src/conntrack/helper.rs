@@ -7,9 +7,9 @@
 //! command in the undecided bytes, and holds back a line that may become one. `helper_ftp` recognizes the
 //! commands of FTP. `helper_control` turns an announcement into an expected connection (`expectations`). If
 //! the control connection is translated, it also allocates an outside port and returns the address and port
-//! that the command must contain instead. The first packet that matches creates the connection (`expected`),
-//! which has the rules of the control connection and the inverse translation. The worker of the control
-//! connection owns it, whatever its hash; `owner_map` leads its packets there.
+//! that the command must contain instead. The first packet that matches creates the connection
+//! (`create_expected`), which has the rules of the control connection and the inverse translation. The worker
+//! of the control connection owns it, whatever its hash; `owner_map` leads its packets there.
 //!
 //! # How to add a helper
 //!
@@ -34,13 +34,13 @@
 use super::expectations::{Expectations, ExpectedRef};
 use arrayvec::ArrayVec;
 use mmb_base::{Chunks, Slab, id_types};
-use mmb_http::MOST_FIRST_LINE;
+use mmb_http::MAX_FIRST_LINE_BYTES;
 use mmb_random::Seed;
 use std::collections::TryReserveError;
 
 /// The most announcements of a control connection that are kept. A further one replaces the oldest, whose
 /// connection is no longer expected.
-const MOST_ANNOUNCED: usize = 8;
+const MAX_ANNOUNCED: usize = 8;
 
 id_types! {
     /// A control connection that a helper follows.
@@ -51,21 +51,21 @@ id_types! {
 #[derive(Clone, Debug, Default)]
 pub(super) struct HelperState {
     /// The first bytes of the initiator. They show whether the connection has the protocol of the helper.
-    pub(super) first: ArrayVec<u8, MOST_FIRST_LINE>,
+    pub(super) first_bytes: ArrayVec<u8, MAX_FIRST_LINE_BYTES>,
     /// The latest announcements. The connections of some have begun or expired.
-    announced: ArrayVec<ExpectedRef, MOST_ANNOUNCED>,
+    announced: ArrayVec<ExpectedRef, MAX_ANNOUNCED>,
 }
 
 /// The helpers of a worker.
 #[derive(Debug)]
 pub(super) struct Helpers {
     pub(super) states: Slab<HelperId, HelperState, Chunks<HelperState, 16>>,
-    pub(super) expected: Expectations,
+    pub(super) expectations: Expectations,
 }
 
 impl Helpers {
     pub(super) fn new(seed: Seed) -> Helpers {
-        Helpers { states: Slab::default(), expected: Expectations::new(seed) }
+        Helpers { states: Slab::default(), expectations: Expectations::new(seed) }
     }
 
     /// Reserves memory for one more control connection.
@@ -81,15 +81,15 @@ impl Helpers {
     /// Removes the state of a control connection, and cancels its expectations.
     pub(super) fn end(&mut self, id: HelperId) {
         let HelperState { announced, .. } = self.states.remove(id);
-        announced.into_iter().for_each(|of| self.expected.cancel(of));
+        announced.into_iter().for_each(|reference| self.expectations.cancel(reference));
     }
 
     /// Records an announcement of a control connection.
-    pub(super) fn note(&mut self, id: HelperId, of: ExpectedRef) {
+    pub(super) fn note(&mut self, id: HelperId, reference: ExpectedRef) {
         let announced = &mut self.states[id].announced;
         if announced.is_full() {
-            self.expected.cancel(announced.remove(0));
+            self.expectations.cancel(announced.remove(0));
         }
-        announced.push(of);
+        announced.push(reference);
     }
 }

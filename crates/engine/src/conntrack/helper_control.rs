@@ -27,8 +27,8 @@ pub(super) struct ControlConnection<'c> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Announced {
     /// The address and port that the responder must get.
-    pub(super) told: (IpAddr, u16),
-    pub(super) of: ExpectedRef,
+    pub(super) outside: (IpAddr, u16),
+    pub(super) reference: ExpectedRef,
     /// The connection was not expected before. Its expectation is a new user of the control connection's rule
     /// set.
     pub(super) is_new: bool,
@@ -45,7 +45,7 @@ impl ControlConnection<'_> {
         &self,
         (address, port): (IpAddr, u16),
         rules: (&Snapshot, &[RuleSlot]),
-        expected: &mut Expectations,
+        expectations: &mut Expectations,
     ) -> Result<Announced, NotApplied> {
         let [forward, reply] = self.connections.tuples(self.id);
         if address != forward.address(SOURCE) || port < FIRST_PORT {
@@ -67,22 +67,22 @@ impl ControlConnection<'_> {
         let leaves = Tuple { addresses, ports: [0, port], ..arrives };
         let rule_set = self.connections.ids(self.id).rule_set;
         let expectation = Expectation { arrives, leaves, lease, rule_set };
-        let admitted = expected.admit_or_refresh(&expectation, self.now_ms);
+        let admitted = expectations.admit_or_refresh(&expectation, self.now_ms);
         let admitted = admitted.and_then(|()| {
             let claimed = self.shared.owners.expect(&arrives, self.worker);
             claimed.map_err(|_| Occupied::Other)
         });
-        let (of, is_new) = match admitted {
-            Ok(()) => (expected.insert(expectation, self.now_ms), true),
+        let (reference, is_new) = match admitted {
+            Ok(()) => (expectations.insert(expectation, self.now_ms), true),
             Err(occupied) => {
                 self.shared.release(lease);
                 match occupied {
-                    Occupied::Same(of) => (of, false),
+                    Occupied::Same(reference) => (reference, false),
                     Occupied::Other => return Err(NotApplied::HelperNoRoom),
                 }
             }
         };
-        Ok(Announced { told: (reply.address(DESTINATION), outside), of, is_new })
+        Ok(Announced { outside: (reply.address(DESTINATION), outside), reference, is_new })
     }
 
     /// Allocates an outside port for a port of the initiator, at the outside address of its control

@@ -4,14 +4,14 @@
 //! Rules are therefore kept in *generations*. Each generation counts the connections that use it.
 //!
 //! Life-cycle: [`HttpGenerations::configure`] adds a generation with each change of the HTTP rules, off the
-//! packet path, and removes generations that no connection uses. At most [`MOST_OLD`] are kept besides the
-//! current one. Beyond that the oldest is removed, and its messages lose their rules.
+//! packet path, and removes generations that no connection uses. At most [`MAX_OLD_GENERATIONS`] are kept
+//! besides the current one. Beyond that the oldest is removed, and its messages lose their rules.
 //!
 //! All generations share one scanner. If a new generation needs a larger pool, it gets another scanner. The
 //! search states of earlier generations stay in the old scanner, which is kept as long as these generations
 //! are.
 
-use super::rule_sets::MOST_RULES;
+use super::rule_sets::MAX_RULES;
 use super::stream_pools::{Exchanged, RetiredPools};
 use arrayvec::ArrayVec;
 use mmb_base::Id;
@@ -21,7 +21,7 @@ use mmb_scan::Scanner;
 use std::sync::Arc;
 
 /// The most generations before the current one. With two sets of patterns each, all sets fit in a scanner.
-pub(super) const MOST_OLD: usize = 4;
+pub(super) const MAX_OLD_GENERATIONS: usize = 4;
 
 /// The HTTP rules of one policy.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ struct Generation {
 /// All generations in use, the current one last.
 #[derive(Debug, Default)]
 pub(super) struct HttpGenerations {
-    generations: ArrayVec<Generation, { MOST_OLD + 1 }>,
+    generations: ArrayVec<Generation, { MAX_OLD_GENERATIONS + 1 }>,
     number: u32,
     /// The policy has no HTTP rules. The current generation only serves to parse the messages of existing
     /// connections.
@@ -46,7 +46,7 @@ pub(super) struct HttpGenerations {
 }
 
 /// The rules and the scanner that connections of a generation use.
-pub(super) struct InForce<'g> {
+pub(super) struct GenerationTools<'g> {
     pub(super) rules: &'g HttpRules,
     pub(super) scanner: &'g mut Scanner,
 }
@@ -62,10 +62,10 @@ impl HttpGenerations {
         since: u64,
         exchanged: &mut Exchanged,
     ) {
-        let before = self.generations.last().map(|current| Arc::clone(&current.rules));
+        let previous = self.generations.last().map(|current| Arc::clone(&current.rules));
         let rules = match rules {
             Some(rules) => {
-                let is_same = before.as_ref().is_some_and(|before| Arc::ptr_eq(before, rules));
+                let is_same = previous.as_ref().is_some_and(|previous| Arc::ptr_eq(previous, rules));
                 // A larger pool needs a new generation: open search states stay in the old pool.
                 if is_same && !self.matches_nothing && !exchanged.offer.http.has_scanner() {
                     return self.prepare(since, exchanged);
@@ -74,10 +74,10 @@ impl HttpGenerations {
                 Arc::clone(rules)
             }
             None if self.matches_nothing && is_in_use => return,
-            None => match before.filter(|_| is_in_use) {
-                Some(before) => {
+            None => match previous.filter(|_| is_in_use) {
+                Some(previous) => {
                     self.matches_nothing = true;
-                    before
+                    previous
                 }
                 None => {
                     self.matches_nothing = false;
@@ -90,7 +90,7 @@ impl HttpGenerations {
             },
         };
         let spare = self.free_unused(&mut exchanged.retired);
-        if self.generations.len() == MOST_OLD + 1 {
+        if self.generations.len() == MAX_OLD_GENERATIONS + 1 {
             let scanner = self.remove(0, &mut exchanged.retired);
             scanner.into_iter().for_each(|scanner| exchanged.retired.scanner(scanner));
         }
@@ -104,11 +104,11 @@ impl HttpGenerations {
     /// Removes the generations that no connection uses. If no generation is left, returns a scanner to reuse.
     fn free_unused(&mut self, retired: &mut RetiredPools) -> Option<Scanner> {
         let mut spare: Option<Scanner> = None;
-        for at in (0..self.generations.len()).rev() {
-            if self.generations[at].users == 0 {
-                let scanner = self.remove(at, retired);
-                if let Some(before) = std::mem::replace(&mut spare, scanner) {
-                    retired.scanner(before);
+        for index in (0..self.generations.len()).rev() {
+            if self.generations[index].users == 0 {
+                let scanner = self.remove(index, retired);
+                if let Some(previous) = std::mem::replace(&mut spare, scanner) {
+                    retired.scanner(previous);
                 }
             }
         }
@@ -123,10 +123,10 @@ impl HttpGenerations {
 
     /// Removes a generation. Its scanner passes to the generation before it, if that has none. Otherwise the
     /// scanner is returned.
-    fn remove(&mut self, at: usize, retired: &mut RetiredPools) -> Option<Scanner> {
-        let Generation { rules, scanner, .. } = self.generations.remove(at);
+    fn remove(&mut self, index: usize, retired: &mut RetiredPools) -> Option<Scanner> {
+        let Generation { rules, scanner, .. } = self.generations.remove(index);
         retired.rules(rules);
-        let heir = if at > 0 { self.generations.get_mut(at - 1) } else { None };
+        let heir = if index > 0 { self.generations.get_mut(index - 1) } else { None };
         match heir.filter(|heir| heir.scanner.is_none()) {
             Some(heir) => {
                 heir.scanner = scanner;
@@ -190,25 +190,25 @@ impl HttpGenerations {
         number == self.number
     }
 
-    fn place(&self, number: u32) -> Option<usize> {
+    fn index(&self, number: u32) -> Option<usize> {
         self.generations.iter().rposition(|generation| generation.number == number)
     }
 
     /// The rules of a generation, if they are kept.
     pub(super) fn rules(&self, number: u32) -> Option<&HttpRules> {
-        Some(&self.generations[self.place(number)?].rules)
+        Some(&self.generations[self.index(number)?].rules)
     }
 
     /// Adds a connection to the current generation. `live` are its rules under the current policy. Returns
     /// the number of the generation, and the indices of the connection's rules in it, in ascending order.
-    pub(super) fn enter(&mut self, live: &[RuleSlot]) -> Option<(u32, ArrayVec<u32, MOST_RULES>)> {
+    pub(super) fn enter(&mut self, live: &[RuleSlot]) -> Option<(u32, ArrayVec<u32, MAX_RULES>)> {
         let matches_nothing = self.matches_nothing;
         let current = self.generations.last_mut()?;
         current.users += 1;
         let mut own = ArrayVec::new();
         if !matches_nothing {
             let indices = live.iter().filter_map(|slot| current.rules.index_of(slot.number()));
-            own.extend(indices.take(MOST_RULES));
+            own.extend(indices.take(MAX_RULES));
         }
         own.sort_unstable();
         Some((current.number, own))
@@ -216,18 +216,19 @@ impl HttpGenerations {
 
     /// Removes a connection from a generation. Returns the scanner that the connection used.
     pub(super) fn leave(&mut self, number: u32) -> Option<&mut Scanner> {
-        let at = self.place(number)?;
-        let generation = &mut self.generations[at];
+        let index = self.index(number)?;
+        let generation = &mut self.generations[index];
         generation.users = generation.users.saturating_sub(1);
-        self.of(number).map(|of| of.scanner)
+        self.tools(number).map(|tools| tools.scanner)
     }
 
     /// The rules and the scanner of a generation.
-    pub(super) fn of(&mut self, number: u32) -> Option<InForce<'_>> {
-        let at = self.place(number)?;
-        let (generation, behind) = self.generations[at..].split_first_mut()?;
+    pub(super) fn tools(&mut self, number: u32) -> Option<GenerationTools<'_>> {
+        let index = self.index(number)?;
+        let (generation, later_generations) = self.generations[index..].split_first_mut()?;
         let own = generation.scanner.as_mut();
-        let scanner = own.or_else(|| behind.iter_mut().find_map(|later| later.scanner.as_mut()))?;
-        Some(InForce { rules: &generation.rules, scanner })
+        let scanner =
+            own.or_else(|| later_generations.iter_mut().find_map(|later| later.scanner.as_mut()))?;
+        Some(GenerationTools { rules: &generation.rules, scanner })
     }
 }

@@ -29,19 +29,19 @@ use mmb_packet::{Layout, Packet, checksum};
 const TCP_SEQ: usize = 4;
 
 impl Conntrack {
-    /// Whether the ICMP error at the index `at` of the vector is related to a connection. `direction` is the
+    /// Whether the ICMP error at `index` of the vector is related to a connection. `direction` is the
     /// direction of the error.
     pub(super) fn is_related(
         &self,
-        at: usize,
+        index: usize,
         (id, direction): (ConnId, Direction),
         quoted: QuotedOffsets,
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> bool {
         let bytes = packet.bytes();
-        let Some(key) = self.tuple(at) else { return false };
-        let goes_back = key::addresses(bytes, layout, key::Ingress::of(&key))
+        let Some(key) = self.tuple(index) else { return false };
+        let goes_back = key::addresses(bytes, layout, key::Ingress::from_tuple(&key))
             .is_some_and(|own| own.addresses[DESTINATION] == key.addresses[DESTINATION]);
         goes_back
             && !layout.is_fragment()
@@ -82,7 +82,7 @@ impl Conntrack {
         const TCP_HEADER: u32 = 32;
         let stream = self.state.stream_of(self.table.ids(id).extension);
         let Some(stream) = stream.filter(|stream| stream.is_edited) else { return };
-        let Some(stream) = self.state.streams.edited(stream) else { return };
+        let Some(stream) = self.state.streams.stream_id(stream) else { return };
         let header = packet.bytes().get(usize::from(layout.l4)..).and_then(|rest| rest.first_chunk::<8>());
         let mtu = match (layout.l4_kind, header) {
             // Fragmentation needed (RFC 1191 section 4).
@@ -95,8 +95,8 @@ impl Conntrack {
         // 5), or is forged to split one packet into many.
         let mtu = mtu.max(if layout.l4_kind == proto::ICMP6 { 1280 } else { 576 });
         let headers = u32::from(quoted.l4 - quoted.ip) + TCP_HEADER;
-        let most = u16::try_from(mtu.saturating_sub(headers)).unwrap_or(u16::MAX);
-        self.state.streams.table.bound_payload(stream, direction.turned() as usize, most);
+        let max = u16::try_from(mtu.saturating_sub(headers)).unwrap_or(u16::MAX);
+        self.state.streams.table.limit_payload(stream, direction.opposite() as usize, max);
     }
 
     /// Whether the connection may have sent the quoted packet; `None` if too little of it is quoted.
@@ -108,7 +108,7 @@ impl Conntrack {
     ) -> Option<bool> {
         let header: &[u8; 8] = bytes.get(usize::from(quoted.l4)..)?.first_chunk()?;
         let connection = self.table.get(id);
-        let sender = direction.turned();
+        let sender = direction.opposite();
         Some(match quoted.proto {
             proto::TCP => {
                 let seq = u32::from_be_bytes(*header[TCP_SEQ..].first_chunk()?);

@@ -44,7 +44,7 @@ pub struct Endpoints {
 }
 
 impl Endpoints {
-    pub(crate) fn of(tuple: &Tuple) -> Endpoints {
+    pub(crate) fn from_tuple(tuple: &Tuple) -> Endpoints {
         let [sport, dport] = match tuple.proto {
             proto::GRE => [0; 2],
             _ => [SOURCE, DESTINATION].map(|side| tuple.port(side)),
@@ -111,7 +111,7 @@ impl ConnectionStream {
 
 impl ConnectionInfo {
     /// Whether a filter matches it.
-    pub fn is_meant_by(&self, filter: &ConnectionFilter) -> bool {
+    pub fn matches(&self, filter: &ConnectionFilter) -> bool {
         fn within<T: PartialOrd + Copy>(range: Option<(T, T)>, values: [T; 2]) -> bool {
             range.is_none_or(|(first, last)| values.iter().any(|value| first <= *value && *value <= last))
         }
@@ -138,12 +138,12 @@ impl ConnectionInfo {
             worker: worker as u16,
             id: id.map_or(0, Id::number),
             expires_ms,
-            ..ConnectionInfo::of_saved(&saved, rules)
+            ..ConnectionInfo::from_saved(&saved, rules)
         }
     }
 
     /// A connection that is in no table: its worker, id and expiry are 0.
-    pub(crate) fn of_saved(saved: &ConnectionSnapshot, rules: Arc<[RuleId]>) -> ConnectionInfo {
+    pub(crate) fn from_saved(saved: &ConnectionSnapshot, rules: Arc<[RuleId]>) -> ConnectionInfo {
         let [forward, reply] = &saved.tuples;
         let [high, low] = if forward.proto == proto::GRE { forward.ports } else { [0; 2] };
         ConnectionInfo {
@@ -155,8 +155,8 @@ impl ConnectionInfo {
             icmp_type: if forward.is_query() { forward.ports[DESTINATION] as u8 } else { 0 },
             wire: forward.wire,
             sides: [forward.side, reply.side],
-            arrived: Endpoints::of(forward),
-            sent: Endpoints::of(&reply.reversed()),
+            arrived: Endpoints::from_tuple(forward),
+            sent: Endpoints::from_tuple(&reply.reversed()),
             state: saved.state.name(),
             age_ms: saved.age_ms,
             idle_ms: saved.idle_ms,

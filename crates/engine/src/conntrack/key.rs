@@ -62,7 +62,7 @@ impl Ingress {
     pub(crate) const ANYWHERE: Ingress = Ingress { wire: Wire::ROUTED, side: Side::Any, tagged: false };
 
     /// The ingress of a packet with this tuple.
-    pub(super) fn of(tuple: &Tuple) -> Ingress {
+    pub(super) fn from_tuple(tuple: &Tuple) -> Ingress {
         Ingress { wire: tuple.wire, side: tuple.side, tagged: false }
     }
 }
@@ -94,7 +94,7 @@ const WINDOW_SCALE: u8 = 3;
 /// The key of an unfragmented TCP or UDP packet, the common case. `None` for others, which [`extract`]
 /// handles.
 #[inline(always)]
-pub(crate) fn extract_plain(packet: &Packet<'_>, layout: &Layout, place: Ingress) -> Option<LookupKey> {
+pub(crate) fn extract_plain(packet: &Packet<'_>, layout: &Layout, ingress: Ingress) -> Option<LookupKey> {
     if layout.is_fragment() || !matches!(layout.l4_kind, TCP | UDP) {
         return None;
     }
@@ -103,16 +103,16 @@ pub(crate) fn extract_plain(packet: &Packet<'_>, layout: &Layout, place: Ingress
     let flags = || bytes.get(usize::from(layout.l4) + 13);
     let begins = layout.l4_kind == TCP && flags().is_none_or(|flags| flags & flags::SYN != 0);
     let kind = if begins { PacketKind::Packet } else { PacketKind::MidFlow };
-    Some(LookupKey { tuple: Tuple { ports, ..addresses(bytes, layout, place)? }, kind })
+    Some(LookupKey { tuple: Tuple { ports, ..addresses(bytes, layout, ingress)? }, kind })
 }
 
 /// The key of a packet for which [`extract_plain`] returns `None`.
-pub(crate) fn extract(packet: &Packet<'_>, layout: &Layout, place: Ingress) -> ExtractedKey {
+pub(crate) fn extract(packet: &Packet<'_>, layout: &Layout, ingress: Ingress) -> ExtractedKey {
     let bytes = packet.bytes();
-    let Some(tuple) = addresses(bytes, layout, place) else { return ExtractedKey::None };
+    let Some(tuple) = addresses(bytes, layout, ingress) else { return ExtractedKey::None };
     if layout.is_later_fragment() {
         let unknown = ExtractedKey::Malformed(Malformed::Ip6HeaderTruncated);
-        return fragment_key(bytes, layout, place).map_or(unknown, ExtractedKey::Fragment);
+        return fragment_key(bytes, layout, ingress).map_or(unknown, ExtractedKey::Fragment);
     }
     let (tuple, kind) = match layout.l4_kind {
         TCP | UDP => match ports(bytes, layout) {
@@ -159,15 +159,15 @@ fn other_ports(bytes: &[u8], layout: &Layout) -> Option<[u16; 2]> {
 
 /// The tuple and the kind of an ICMP message with these addresses; `None` if it belongs to no connection.
 fn icmp(bytes: &[u8], layout: &Layout, addresses: &Tuple) -> Option<(Tuple, PacketKind)> {
-    let at = usize::from(layout.l4);
-    let &[number, _, _, _, a, b, ..] = bytes.get(at..)?.first_chunk::<ICMP_HEADER>()?;
+    let start = usize::from(layout.l4);
+    let &[number, _, _, _, a, b, ..] = bytes.get(start..)?.first_chunk::<ICMP_HEADER>()?;
     if errors(layout.l4_kind).contains(&number) {
-        let at = at + ICMP_HEADER;
-        let quoted = quoted(bytes.get(at..layout.payload_end as usize)?, addresses.family)?;
-        let place = |offset: usize| u16::try_from(at + offset).ok();
+        let start = start + ICMP_HEADER;
+        let quoted = quoted(bytes.get(start..layout.payload_end as usize)?, addresses.family)?;
+        let place = |offset: usize| u16::try_from(start + offset).ok();
         let place =
             QuotedOffsets { proto: quoted.tuple.proto, ip: place(quoted.ip_at)?, l4: place(quoted.l4_at)? };
-        return Some((quoted.tuple.hairpinned().beside(addresses), PacketKind::IcmpError(place)));
+        return Some((quoted.tuple.hairpinned().with_ingress(addresses), PacketKind::IcmpError(place)));
     }
     let (request, asks) = icmp_query(layout.l4_kind, number)?;
     let ports = [u16::from_be_bytes([a, b]), request.into()];
@@ -221,7 +221,7 @@ pub(crate) fn untracked_ct_state(bytes: &[u8], layout: &Layout) -> CtState {
 
 /// The tuple of a packet, without ports.
 #[inline]
-pub(crate) fn addresses(bytes: &[u8], layout: &Layout, place: Ingress) -> Option<Tuple> {
+pub(crate) fn addresses(bytes: &[u8], layout: &Layout, ingress: Ingress) -> Option<Tuple> {
     let header = bytes.get(usize::from(layout.ip)..)?;
     let (addresses, family) = match layout.class {
         Class::Ip4 => {
@@ -235,7 +235,7 @@ pub(crate) fn addresses(bytes: &[u8], layout: &Layout, place: Ingress) -> Option
         }
         Class::Other => return None,
     };
-    let Ingress { mut wire, side, tagged } = place;
+    let Ingress { mut wire, side, tagged } = ingress;
     if tagged && layout.vlan_tags > 0 {
         let [outer, inner] = vlan_ids(bytes, layout);
         wire.vlans = Vlans { outer, inner };
@@ -244,9 +244,9 @@ pub(crate) fn addresses(bytes: &[u8], layout: &Layout, place: Ingress) -> Option
 }
 
 /// The key that identifies a fragment's datagram (RFC 791 section 3.2, RFC 8200 section 4.5).
-pub(crate) fn fragment_key(bytes: &[u8], layout: &Layout, place: Ingress) -> Option<FragmentKey> {
+pub(crate) fn fragment_key(bytes: &[u8], layout: &Layout, ingress: Ingress) -> Option<FragmentKey> {
     // The packet's own addresses. An ICMP error is looked up by the addresses that it quotes instead.
-    let tuple = addresses(bytes, layout, place)?;
+    let tuple = addresses(bytes, layout, ingress)?;
     let id = match layout.class {
         Class::Ip4 => {
             let header = bytes.get(usize::from(layout.ip)..)?;
@@ -274,9 +274,9 @@ pub(crate) fn fragment_place(bytes: &[u8], layout: &Layout) -> Option<(u32, u32,
             Some((u32::from(word & 0x1fff) * 8, len, word & 0x2000 == 0))
         }
         Class::Ip6 => {
-            let at = fragment_header(bytes, layout)?;
-            let word = u16::from_be_bytes(*bytes.get(at + 2..)?.first_chunk()?);
-            let len = layout.end.saturating_sub(at as u32 + 8);
+            let start = fragment_header(bytes, layout)?;
+            let word = u16::from_be_bytes(*bytes.get(start + 2..)?.first_chunk()?);
+            let len = layout.end.saturating_sub(start as u32 + 8);
             Some((u32::from(word & 0xfff8), len, word & 1 == 0))
         }
         Class::Other => None,
@@ -287,14 +287,14 @@ pub(crate) fn fragment_place(bytes: &[u8], layout: &Layout) -> Option<(u32, u32,
 fn fragment_header(bytes: &[u8], layout: &Layout) -> Option<usize> {
     const FRAGMENT: u8 = 44;
     let mut next = *bytes.get(usize::from(layout.ip) + 6)?;
-    let mut at = usize::from(layout.ip) + IP6_HEADER;
+    let mut offset = usize::from(layout.ip) + IP6_HEADER;
     // The parser has walked all headers before `l4`.
-    while at < usize::from(layout.l4) {
+    while offset < usize::from(layout.l4) {
         if next == FRAGMENT {
-            return Some(at);
+            return Some(offset);
         }
-        let (following, length) = (*bytes.get(at)?, *bytes.get(at + 1)?);
-        (next, at) = (following, at + extension_len(next, length));
+        let (following, length) = (*bytes.get(offset)?, *bytes.get(offset + 1)?);
+        (next, offset) = (following, offset + extension_len(next, length));
     }
     None
 }
@@ -330,7 +330,9 @@ pub(crate) fn segment(packet: &Packet<'_>, layout: &Layout) -> Option<TcpSegment
         return None;
     }
     let header = packet.bytes().get(usize::from(layout.l4)..)?.first_chunk::<20>()?;
-    let long = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+    let long = |offset: usize| {
+        u32::from_be_bytes([header[offset], header[offset + 1], header[offset + 2], header[offset + 3]])
+    };
     let flags = header[13];
     Some(TcpSegment {
         flags,
@@ -345,11 +347,11 @@ pub(crate) fn segment(packet: &Packet<'_>, layout: &Layout) -> Option<TcpSegment
 /// The options of a SYN that tracking uses.
 #[cold]
 fn options_of_syn(packet: &Packet<'_>, layout: &Layout) -> TcpSegment {
-    let mut said = TcpSegment::default();
+    let mut found = TcpSegment::default();
     for option in options::walk(options::area(packet, layout)) {
-        if option.kind == WINDOW_SCALE && said.window_scale.is_none() {
-            said.window_scale = option.data.first().copied();
+        if option.kind == WINDOW_SCALE && found.window_scale.is_none() {
+            found.window_scale = option.data.first().copied();
         }
     }
-    said
+    found
 }

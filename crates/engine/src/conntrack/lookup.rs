@@ -2,14 +2,14 @@
 
 use super::flow_state::FlowState;
 use super::key::{ExtractedKey, Ingress, LookupKey, PacketKind, extract, extract_plain};
-use super::lookups::Lookups;
+use super::lookup_keys::LookupKeys;
 use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
 use crate::drop::DropReason;
 use crate::verdict::{Origin, VECTOR, Verdict};
 use arrayvec::ArrayVec;
 use mmb_classify::RuleSlot;
-use mmb_conn::nat::AHEAD;
+use mmb_conn::nat::MAX_PREFETCHED;
 use mmb_conn::{ConnId, ConnectionTable, Direction, QuickLookup, QuickResult, QuickVector, Tuple};
 use mmb_packet::columns::KeyColumns;
 use mmb_packet::key::LANES4;
@@ -17,23 +17,23 @@ use mmb_packet::{Class, Layout, Packet, PortId};
 use mmb_policy::settings::Zone;
 
 /// The most packets for which one call of [`Conntrack::prefetch_new`] prefetches.
-pub(crate) const BLOCK: usize = AHEAD;
+pub(crate) const BLOCK: usize = MAX_PREFETCHED;
 
 impl Conntrack {
     /// Looks up the flow states of a vector's packets, and the cached verdicts of mid-flow packets. The quick
-    /// pass leaves the packets in `matched`, which match per-packet rules. Returns whether some packets [need
-    /// no classification](Conntrack::needs_no_rules).
+    /// pass leaves the packets in `left_to_worker`, which match per-packet rules. Returns whether some
+    /// packets [need no classification](Conntrack::needs_no_rules).
     pub(crate) fn lookup(
         &mut self,
         snapshot: &Snapshot,
         packets: &[Packet<'_>],
         (keys, layouts): (&KeyColumns<LANES4>, &[Layout; VECTOR]),
-        matched: &[u8],
+        left_to_worker: &[u8],
         verdicts: &[Verdict],
         (origin, is_traced): (Origin, bool),
     ) -> bool {
         // Neither rules nor connections count generated packets, so the quick pass must not take them.
-        self.pass_quickly(packets, (keys, layouts), matched, is_traced || origin == Origin::Made);
+        self.pass_quickly(packets, (keys, layouts), left_to_worker, is_traced || origin == Origin::Generated);
         self.lookup_flow_states(snapshot, packets, layouts, verdicts, origin);
         self.lookup_cache(snapshot, packets) | (self.quick.count() > 0)
     }
@@ -44,7 +44,7 @@ impl Conntrack {
         &mut self,
         packets: &[Packet<'_>],
         (keys, layouts): (&KeyColumns<LANES4>, &[Layout; VECTOR]),
-        matched: &[u8],
+        left_to_worker: &[u8],
         is_traced: bool,
     ) {
         if is_traced || self.table.is_empty() {
@@ -52,7 +52,7 @@ impl Conntrack {
         }
         let (now_ms, ports) = (self.state.now_ms, &self.quick_ports[..]);
         self.table.pass_quickly(
-            QuickVector { now_ms, packets, layouts, keys, ports, left: matched },
+            QuickVector { now_ms, packets, layouts, keys, ports, left: left_to_worker },
             &mut self.quick,
         );
         self.fold_full();
@@ -60,8 +60,8 @@ impl Conntrack {
 
     /// Whether the quick pass took a packet.
     #[inline]
-    pub(crate) fn is_taken(&self, at: usize) -> bool {
-        self.quick.has(at)
+    pub(crate) fn is_taken(&self, index: usize) -> bool {
+        self.quick.has(index)
     }
 
     /// The result of the quick pass.
@@ -79,59 +79,59 @@ impl Conntrack {
         origin: Origin,
     ) {
         (self.stale, self.some_cached) = (false, false);
-        self.lookups.clear();
+        self.lookup_keys.clear();
         self.refused.clear();
         self.noted_seqs.clear();
         self.flow_states[..packets.len()].fill(FlowState::Untracked);
         self.found.clear();
         let zone = snapshot.connections.zone;
         let mut run = None;
-        for at in self.quick.others(packets.len()) {
-            let (packet, layout) = (&packets[at], &layouts[at]);
-            let place = match run {
-                Some((port, place)) if port == packet.port => place,
+        for index in self.quick.others(packets.len()) {
+            let (packet, layout) = (&packets[index], &layouts[index]);
+            let ingress = match run {
+                Some((port, ingress)) if port == packet.port => ingress,
                 _ => {
                     let route = snapshot.route(packet.port);
                     let tagged = zone == Zone::Vlan && !route.is_routed();
-                    let place = Ingress { wire: route.wire, side: route.side, tagged };
-                    let place = route.enabled.then_some(place);
-                    run = Some((packet.port, place));
-                    place
+                    let ingress = Ingress { wire: route.wire, side: route.side, tagged };
+                    let ingress = route.enabled.then_some(ingress);
+                    run = Some((packet.port, ingress));
+                    ingress
                 }
             };
-            let Some(place) = place else { continue };
-            if layout.class == Class::Other || matches!(verdicts[at], Verdict::Drop(_)) {
+            let Some(ingress) = ingress else { continue };
+            if layout.class == Class::Other || matches!(verdicts[index], Verdict::Drop(_)) {
                 continue;
             }
-            let key = match extract_plain(packet, layout, place) {
+            let key = match extract_plain(packet, layout, ingress) {
                 Some(key) => key,
-                None => match self.lookup_key(packet, layout, place, (snapshot, origin)) {
+                None => match self.lookup_key(packet, layout, ingress, (snapshot, origin)) {
                     Ok(None) => continue,
                     Ok(Some(key)) => key,
                     Err(flow_state) => {
-                        self.flow_states[at] = flow_state;
+                        self.flow_states[index] = flow_state;
                         self.some_cached = true;
                         continue;
                     }
                 },
             };
-            self.lookups.push(at, key);
-            self.found.push(match self.quick.lookup(at) {
+            self.lookup_keys.push(index, key);
+            self.found.push(match self.quick.lookup(index) {
                 QuickLookup::Found(id, direction) => Some((id, direction)),
                 QuickLookup::Absent => None,
                 QuickLookup::Unknown => {
-                    self.lookups.unknown.push((self.found.len() as u16, key.tuple));
+                    self.lookup_keys.unknown.push((self.found.len() as u16, key.tuple));
                     None
                 }
             });
         }
         self.find_unknown();
         self.catch_up();
-        let Lookups { tuples, of, .. } = &self.lookups;
-        for ((&(at, kind), &found), tuple) in of.iter().zip(&self.found).zip(tuples) {
-            let at = usize::from(at);
-            self.flow_states[at] = if tuple.wire.is_routed() {
-                flow_state(&self.table, found, kind, packets[at].port)
+        let LookupKeys { tuples, packets: keys, .. } = &self.lookup_keys;
+        for ((&(index, kind), &found), tuple) in keys.iter().zip(&self.found).zip(tuples) {
+            let index = usize::from(index);
+            self.flow_states[index] = if tuple.wire.is_routed() {
+                flow_state(&self.table, found, kind, packets[index].port)
             } else {
                 state_of(found, kind)
             };
@@ -143,10 +143,11 @@ impl Conntrack {
 
     /// Looks up the tuples that the quick pass did not look up.
     fn find_unknown(&mut self) {
-        let tuples: ArrayVec<Tuple, VECTOR> = self.lookups.unknown.iter().map(|(_, tuple)| *tuple).collect();
+        let tuples: ArrayVec<Tuple, VECTOR> =
+            self.lookup_keys.unknown.iter().map(|(_, tuple)| *tuple).collect();
         let mut found = [None; VECTOR];
         self.table.find_all(&tuples, &mut found);
-        for ((index, _), found) in self.lookups.unknown.iter().zip(found) {
+        for ((index, _), found) in self.lookup_keys.unknown.iter().zip(found) {
             self.found[usize::from(*index)] = found;
         }
     }
@@ -157,10 +158,10 @@ impl Conntrack {
         &mut self,
         packet: &Packet<'_>,
         layout: &Layout,
-        place: Ingress,
+        ingress: Ingress,
         (snapshot, origin): (&Snapshot, Origin),
     ) -> Result<Option<LookupKey>, FlowState> {
-        match extract(packet, layout, place) {
+        match extract(packet, layout, ingress) {
             ExtractedKey::None => Ok(None),
             ExtractedKey::Malformed(why) => Err(FlowState::Refused(DropReason::Malformed(why))),
             ExtractedKey::Key(key) => {
@@ -187,26 +188,26 @@ impl Conntrack {
         let sets = &self.state.sets;
         let new: ArrayVec<usize, BLOCK> = block
             .iter()
-            .map(|at| usize::from(*at))
-            .filter(|at| matches!(self.flow_states[*at], FlowState::New))
+            .map(|index| usize::from(*index))
+            .filter(|index| matches!(self.flow_states[*index], FlowState::New))
             .collect();
         if new.is_empty() || snapshot.stateful_rules == 0 {
             return;
         }
-        for slot in new.iter().flat_map(|at| slots(*at)).copied() {
-            snapshot.fetch_stateful(slot);
-            sets.fetch_place(slot);
+        for slot in new.iter().flat_map(|index| slots(*index)).copied() {
+            snapshot.prefetch_stateful(slot);
+            sets.prefetch_place(slot);
         }
-        for slot in new.iter().flat_map(|at| slots(*at)).copied() {
-            snapshot.stateful(slot).into_iter().for_each(|rule| rule.fetch());
-            sets.fetch_set(slot);
+        for slot in new.iter().flat_map(|index| slots(*index)).copied() {
+            snapshot.stateful(slot).into_iter().for_each(|rule| rule.prefetch());
+            sets.prefetch_set(slot);
         }
-        self.table.prefetch_places(new.len(), &self.state).for_each(|id| self.state.cache.prefetch(id));
-        let rule_of = |at: usize| slots(at).iter().find_map(|slot| snapshot.stateful(*slot));
+        self.table.prefetch_slots(new.len(), &self.state).for_each(|id| self.state.cache.prefetch(id));
+        let rule_of = |index: usize| slots(index).iter().find_map(|slot| snapshot.stateful(*slot));
         let (mut maps, mut plain) = (ArrayVec::<_, BLOCK>::new(), ArrayVec::<Tuple, BLOCK>::new());
-        for &at in &new {
-            let Some((rule, arrived)) = rule_of(at).zip(self.tuple(at)) else { continue };
-            rule.fetch_sets();
+        for &index in &new {
+            let Some((rule, arrived)) = rule_of(index).zip(self.tuple(index)) else { continue };
+            rule.prefetch_sets();
             match rule.maps {
                 true => maps.push((arrived, &rule.mapping)),
                 false => plain.push(arrived),
@@ -216,24 +217,27 @@ impl Conntrack {
             let expect = |arrived: &Tuple, sent: &Tuple| self.table.prefetch(arrived, &sent.reversed());
             self.state.shared.nat().prefetch_new(maps.into_iter(), expect);
         }
-        for slot in new.iter().flat_map(|at| slots(*at)).copied() {
-            sets.fetch_rules(slot);
+        for slot in new.iter().flat_map(|index| slots(*index)).copied() {
+            sets.prefetch_rules(slot);
         }
         plain.iter().for_each(|arrived| self.table.prefetch(arrived, &arrived.reversed()));
     }
 
     /// Finds the owning worker of packets for which no connection was found here.
     fn lookup_owner(&mut self, packets: &[Packet<'_>], layouts: &[Layout], origin: Origin) {
-        for ((&(at, _), found), tuple) in self.lookups.of.iter().zip(&self.found).zip(&self.lookups.tuples) {
-            let at = usize::from(at);
+        for ((&(index, _), found), tuple) in
+            self.lookup_keys.packets.iter().zip(&self.found).zip(&self.lookup_keys.tuples)
+        {
+            let index = usize::from(index);
             // The worker that handed the packet over has already looked up its owner.
-            let is_final = || origin != Origin::Wire && !self.is_at_home(&packets[at], &layouts[at], tuple);
+            let is_final =
+                || origin != Origin::Wire && !self.is_at_home(&packets[index], &layouts[index], tuple);
             if found.is_some() || is_final() {
                 continue;
             }
-            let owner = self.state.shared.owners.of(tuple);
+            let owner = self.state.shared.owners.owner(tuple);
             if owner != self.state.worker {
-                self.flow_states[at] = FlowState::OtherWorker(owner);
+                self.flow_states[index] = FlowState::OtherWorker(owner);
                 self.some_cached = true;
             }
         }
@@ -241,10 +245,10 @@ impl Conntrack {
 
     /// The flow state of a packet that came in by a port, after earlier packets of the vector were processed.
     #[inline]
-    pub(super) fn flow_state(&self, at: usize, port: PortId) -> FlowState {
-        match self.flow_states[at] {
+    pub(super) fn flow_state(&self, index: usize, port: PortId) -> FlowState {
+        match self.flow_states[index] {
             known @ FlowState::OtherWorker(_) => known,
-            known if self.stale => match self.lookups.of_packet(at) {
+            known if self.stale => match self.lookup_keys.key_of(index) {
                 Some(LookupKey { tuple, kind }) => {
                     flow_state(&self.table, self.table.find(&tuple), kind, port)
                 }
@@ -264,13 +268,15 @@ impl Conntrack {
     }
 
     /// The flow state of a packet as if no connection had its tuple.
-    pub(super) fn recheck(&self, at: usize) -> FlowState {
-        self.lookups.of_packet(at).map_or(FlowState::Untracked, |LookupKey { kind, .. }| state_of(None, kind))
+    pub(super) fn recheck(&self, index: usize) -> FlowState {
+        self.lookup_keys
+            .key_of(index)
+            .map_or(FlowState::Untracked, |LookupKey { kind, .. }| state_of(None, kind))
     }
 
     /// The tuple by which a packet is looked up; `None` if it is not looked up.
-    pub(super) fn tuple(&self, at: usize) -> Option<Tuple> {
-        self.lookups.of_packet(at).map(|key| key.tuple)
+    pub(super) fn tuple(&self, index: usize) -> Option<Tuple> {
+        self.lookup_keys.key_of(index).map(|key| key.tuple)
     }
 }
 

@@ -9,7 +9,7 @@
 //!
 //! Some hosts may not evict every unreplied connection:
 //!
-//! - A host that holds at least [`MANY`] ports evicts only connections of hosts that hold no fewer, or
+//! - A host that holds at least [`MANY_PORTS`] ports evicts only connections of hosts that hold no fewer, or
 //!   connections of age [`STALE_MS`] or more.
 //! - A host at its limit evicts only its own connections, and only those of age [`STALE_MS`] or more. If the
 //!   limit depends on the ports that other hosts leave free, connections of any host that have been idle for
@@ -33,11 +33,11 @@ use mmb_packet::{LinkType, Packet};
 const ROUNDS: usize = 4;
 /// How many connections of each queue are examined: closed ones until one is suitable, unreplied ones to find
 /// the one whose host holds the most ports.
-const OVER_LOOKED: usize = 256;
-const UNREPLIED_LOOKED: usize = 64;
+const CLOSED_EXAMINED: usize = 256;
+const UNREPLIED_EXAMINED: usize = 64;
 /// A host with this many ports gives up one without a search for a host with more. It takes no port from a
 /// host that holds fewer.
-const MANY: u32 = 64;
+const MANY_PORTS: u32 = 64;
 /// From this age on, an unreplied connection may be evicted for any host: by then TCP has sent the first
 /// packet three times (RFC 6298).
 const STALE_MS: u64 = 5000;
@@ -54,7 +54,7 @@ pub(super) struct NewTranslation {
 impl Conntrack {
     /// Translates a new connection. If a port is missing, reclaims one and tries again. `first` is the
     /// version of the first rule of the connection. The translation may use the tuples of the connection
-    /// `ends`, which the new connection replaces.
+    /// `replaced`, which the new connection replaces.
     ///
     /// # Errors
     /// The reason why there is no translation, even after ports were reclaimed where possible.
@@ -64,12 +64,12 @@ impl Conntrack {
         packet: &Packet<'_>,
         (first, mapping): (RuleVersion, &Mapping),
         arrived: &Tuple,
-        ends: Replaced,
+        replaced: Replaced,
     ) -> Result<NewTranslation, DropReason> {
         let mut rounds = 0..ROUNDS;
         loop {
-            match self.try_translate(snapshot, packet, (first, mapping), arrived, ends) {
-                Ok(made) => return Ok(made),
+            match self.try_translate(snapshot, packet, (first, mapping), arrived, replaced) {
+                Ok(translation) => return Ok(translation),
                 Err(why) if rounds.next().is_none() || !self.free_port(mapping, arrived, why) => {
                     return Err(refused(why));
                 }
@@ -84,12 +84,12 @@ impl Conntrack {
         packet: &Packet<'_>,
         (first, mapping): (RuleVersion, &Mapping),
         arrived: &Tuple,
-        ends: Replaced,
+        replaced: Replaced,
     ) -> Result<NewTranslation, NatError> {
         let Conntrack { table, state, .. } = self;
         let owners = &state.shared.owners;
         let elsewhere = |tuple: &Tuple| owners.owning() > 1 && owners.is_taken(tuple, state.worker);
-        let stays = |(id, _): (ConnId, Direction)| ends.is_none_or(|(ending, _)| ending != id);
+        let stays = |(id, _): (ConnId, Direction)| replaced.is_none_or(|(ending, _)| ending != id);
         let taken = |tuple: &Tuple| table.find(tuple).is_some_and(stays) || elsewhere(tuple);
         let (mut hairpin, mut turns_back) = (None, false);
         let mut nat = state.shared.nat();
@@ -124,19 +124,19 @@ impl Conntrack {
     /// connections. Returns false if no port was reclaimed.
     fn free_port(&mut self, mapping: &Mapping, arrived: &Tuple, why: NatError) -> bool {
         let now_ms = self.state.now_ms;
-        let Some(lacking) = self.state.shared.nat().shortage(mapping, arrived, why) else { return false };
-        let backoff = self.backoffs.of(self.table.hash(&lacking.key()), now_ms);
-        if backoff.holds(now_ms) {
+        let Some(shortage) = self.state.shared.nat().shortage(mapping, arrived, why) else { return false };
+        let backoff = self.backoffs.entry(self.table.hash(&shortage.key()), now_ms);
+        if backoff.is_active(now_ms) {
             return false;
         }
-        let found = match self.find_closed(mapping, arrived, &lacking) {
+        let found = match self.find_closed(mapping, arrived, &shortage) {
             Some((id, PortUse::None)) => return self.detach(id),
-            found => found.map(|(id, _)| id).or_else(|| self.find_unreplied(arrived.proto, &lacking)),
+            found => found.map(|(id, _)| id).or_else(|| self.find_unreplied(arrived.proto, &shortage)),
         };
         match found {
             Some(id) => self.end(id, CloseReason::Evicted),
-            None if self.end_idle(arrived.proto, &lacking) > 0 => return true,
-            None => self.backoffs.of(self.table.hash(&lacking.key()), now_ms).begin(now_ms),
+            None if self.end_idle(arrived.proto, &shortage) > 0 => return true,
+            None => self.backoffs.entry(self.table.hash(&shortage.key()), now_ms).begin(now_ms),
         }
         found.is_some()
     }
@@ -147,13 +147,13 @@ impl Conntrack {
         &mut self,
         mapping: &Mapping,
         arrived: &Tuple,
-        lacking: &PortShortage<'_>,
+        shortage: &PortShortage<'_>,
     ) -> Option<(ConnId, PortUse)> {
         let Conntrack { table, state, cursor, .. } = self;
         let nat = state.shared.nat();
         let mut found = None;
-        table.search_closed(cursor, (arrived.proto, OVER_LOOKED), &mut |id, connection| {
-            if connection.ids.lease.is_none_or(|lease| nat.would_free(lease, lacking).is_none()) {
+        table.search_closed(cursor, (arrived.proto, CLOSED_EXAMINED), &mut |id, connection| {
+            if connection.ids.lease.is_none_or(|lease| nat.would_free(lease, shortage).is_none()) {
                 return false;
             }
             match use_of_port(table, connection, mapping, arrived) {
@@ -167,36 +167,37 @@ impl Conntrack {
     }
 
     /// An unreplied connection whose port helps, of the host that holds the most ports among those examined.
-    fn find_unreplied(&mut self, proto: u8, lacking: &PortShortage<'_>) -> Option<ConnId> {
-        let Conntrack { table, state, cursor, reliant, .. } = self;
+    fn find_unreplied(&mut self, proto: u8, shortage: &PortShortage<'_>) -> Option<ConnId> {
+        let Conntrack { table, state, cursor, cached_unreplied, .. } = self;
         let (nat, now_ms) = (state.shared.nat(), state.now_ms);
         let mut found: Option<(u32, ConnId)> = None;
-        table.search_unreplied(cursor, (proto, UNREPLIED_LOOKED), &mut |id, connection| {
-            let Some(held) = connection.ids.lease.and_then(|lease| nat.would_free(lease, lacking)) else {
+        table.search_unreplied(cursor, (proto, UNREPLIED_EXAMINED), &mut |id, connection| {
+            let Some(held) = connection.ids.lease.and_then(|lease| nat.would_free(lease, shortage)) else {
                 return false;
             };
-            let outranks = !lacking.is_own() && (lacking.held() < MANY || held >= lacking.held());
+            let outranks =
+                !shortage.is_host_limit() && (shortage.held() < MANY_PORTS || held >= shortage.held());
             let gives_way = outranks || connection.age_ms(now_ms) >= STALE_MS;
-            let gives_way = gives_way && !reliant.may_have(id);
-            if gives_way && found.is_none_or(|(most, _)| held > most) {
+            let gives_way = gives_way && !cached_unreplied.may_have(id);
+            if gives_way && found.is_none_or(|(max, _)| held > max) {
                 found = Some((held, id));
             }
-            gives_way && held >= MANY
+            gives_way && held >= MANY_PORTS
         });
         found.map(|(_, id)| id)
     }
 
     /// If the limit of the host depends on the ports that other hosts leave free, evicts idle unreplied
     /// connections of any host. Returns their number. The limit rises only after several ports become free.
-    fn end_idle(&mut self, proto: u8, lacking: &PortShortage<'_>) -> usize {
-        let Some(lacking) = lacking.of_pool() else { return 0 };
-        let Conntrack { table, state, cursor, reliant, .. } = self;
+    fn end_idle(&mut self, proto: u8, shortage: &PortShortage<'_>) -> usize {
+        let Some(shortage) = shortage.pool_shortage() else { return 0 };
+        let Conntrack { table, state, cursor, cached_unreplied, .. } = self;
         let (nat, now_ms) = (state.shared.nat(), state.now_ms);
-        let mut idle = ArrayVec::<ConnId, UNREPLIED_LOOKED>::new();
-        table.search_unreplied(cursor, (proto, UNREPLIED_LOOKED), &mut |id, connection| {
+        let mut idle = ArrayVec::<ConnId, UNREPLIED_EXAMINED>::new();
+        table.search_unreplied(cursor, (proto, UNREPLIED_EXAMINED), &mut |id, connection| {
             if connection.idle_ms(now_ms) >= STALE_MS
-                && !reliant.may_have(id)
-                && connection.ids.lease.is_some_and(|lease| nat.would_free(lease, &lacking).is_some())
+                && !cached_unreplied.may_have(id)
+                && connection.ids.lease.is_some_and(|lease| nat.would_free(lease, &shortage).is_some())
             {
                 idle.push(id);
             }
@@ -225,12 +226,12 @@ enum PortUse {
     Others,
 }
 
-fn use_of_port(table: &ConnectionTable, over: &Connection, mapping: &Mapping, arrived: &Tuple) -> PortUse {
+fn use_of_port(table: &ConnectionTable, closed: &Connection, mapping: &Mapping, arrived: &Tuple) -> PortUse {
     if mapping.daddr.is_some() || mapping.dport.is_some() {
         // The destination is not chosen yet.
         return PortUse::None;
     }
-    let reply = over.tuple(Direction::Reply);
+    let reply = closed.tuple(Direction::Reply);
     let mut wanted = arrived.reversed();
     wanted.addresses[DESTINATION] = reply.addresses[DESTINATION];
     wanted.ports[DESTINATION] = reply.ports[DESTINATION];

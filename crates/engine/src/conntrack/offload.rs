@@ -1,18 +1,18 @@
 //! Flow offload: offers flows to the host, with or without a connection, collects their counts, and ends
 //! them.
 
-use super::cache::VerdictId;
 use super::flow_state::FlowState;
-use super::offloaded_flows::{Collected, FlowOwner, LateCount, PlacedFlow};
+use super::offloaded_flows::{CollectedUsage, FlowOwner, LateCount, PlacedFlow};
 use super::tracking::Conntrack;
+use super::verdict_cache::VerdictId;
 use crate::compiled::Snapshot;
 use crate::counters::Count;
 use crate::drop::DropReason;
-use crate::offload::{FlowKey, FlowOffload, FlowWrites, KeptReason, OffloadedFlow};
+use crate::offload::{FlowKey, FlowOffload, FlowWrites, NotOffloadedReason, OffloadedFlow};
 use crate::offload_writes::constant_writes;
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
-use mmb_conn::{ConnId, ConnState, Direction, UnseenPackets, proto};
+use mmb_conn::{ConnId, ConnState, Direction, OffloadedPackets, proto};
 use mmb_packet::PortId;
 use mmb_policy::settings::Offload;
 
@@ -52,7 +52,7 @@ pub(crate) struct FlowSample {
     pub(crate) vlan: Option<u16>,
     /// The kernel could not distinguish packets of the flow from others: the packet has tags other than one
     /// of 802.1Q, IP options or extension headers, or is a fragment.
-    pub(crate) is_odd: bool,
+    pub(crate) is_not_plain: bool,
     /// A rule that looks at more than addresses, ports and protocol may match a packet of the flow.
     pub(crate) is_blocked: bool,
     /// A trace or a capture selects packets of the flow.
@@ -100,7 +100,8 @@ impl Conntrack {
     #[inline(never)]
     fn offers_flow(&self, id: ConnId, direction: Direction) -> bool {
         let flows = &self.state.flows;
-        let is_prepared = || flows.of_connection(id, direction).is_some_and(|place| flows.is_prepared(place));
+        let is_prepared =
+            || flows.place_of_connection(id, direction).is_some_and(|place| flows.is_prepared(place));
         self.table.packets(id)[direction as usize] >= OFFERED_AFTER
             && !flows.was_refused(id, self.state.now_ms)
             && !(self.table.is_offloaded(id) && is_prepared())
@@ -116,7 +117,7 @@ impl Conntrack {
         sample: FlowSample,
     ) {
         if let Err(reason) = self.try_offer(snapshot, (id, direction), cached, sample) {
-            self.state.cells.flow_kept(reason);
+            self.state.cells.flow_not_offloaded(reason);
             self.state.flows.refuse(id, self.state.now_ms);
         }
         self.count_flows();
@@ -127,29 +128,29 @@ impl Conntrack {
         snapshot: &Snapshot,
         (id, direction): (ConnId, Direction),
         cached: VerdictId,
-        FlowSample { port, vlan, is_odd, is_blocked, is_tapped }: FlowSample,
-    ) -> Result<(), KeptReason> {
-        let Some((to, mtu)) = snapshot.route(port).to else { return Err(KeptReason::Device) };
-        if !self.state.flows.joins(port, Some(to)) {
-            return Err(KeptReason::Device);
+        FlowSample { port, vlan, is_not_plain, is_blocked, is_tapped }: FlowSample,
+    ) -> Result<(), NotOffloadedReason> {
+        let Some((egress, mtu)) = snapshot.route(port).egress else { return Err(NotOffloadedReason::Device) };
+        if !self.state.flows.can_forward(port, Some(egress)) {
+            return Err(NotOffloadedReason::Device);
         }
-        if is_odd || !matches!(self.table.proto(id), proto::TCP | proto::UDP) {
-            return Err(KeptReason::Protocol);
+        if is_not_plain || !matches!(self.table.proto(id), proto::TCP | proto::UDP) {
+            return Err(NotOffloadedReason::Protocol);
         }
         if is_blocked {
-            return Err(KeptReason::PerPacket);
+            return Err(NotOffloadedReason::PerPacket);
         }
         if is_tapped {
-            return Err(KeptReason::Tapped);
+            return Err(NotOffloadedReason::Tapped);
         }
         if let Some(extension) = self.table.ids(id).extension {
             let has_stream = self.state.extensions.get(extension).stream.is_some();
-            return Err(if has_stream { KeptReason::Stream } else { KeptReason::Numbers });
+            return Err(if has_stream { NotOffloadedReason::Stream } else { NotOffloadedReason::Numbers });
         }
         if !self.table.may_be_offloaded(id) {
             // A connection that both ends have not confirmed yet, or that is closing, is not counted as kept.
             let is_one_way = self.table.state(id) == ConnState::Unreplied;
-            return if is_one_way { Err(KeptReason::OneWay) } else { Ok(()) };
+            return if is_one_way { Err(NotOffloadedReason::OneWay) } else { Ok(()) };
         }
         let tuples = self.table.tuples(id);
         let from = tuples[direction as usize];
@@ -161,7 +162,7 @@ impl Conntrack {
             addresses: from.addresses,
             ports: from.ports,
         };
-        let leaving = tuples[direction.turned() as usize].reversed();
+        let leaving = tuples[direction.opposite() as usize].reversed();
         let translation = FlowWrites {
             addresses: (leaving.addresses != from.addresses).then_some(leaving.addresses),
             ports: (leaving.ports != from.ports).then_some(leaving.ports),
@@ -169,26 +170,26 @@ impl Conntrack {
         };
         let rules = self.state.cache.rules(cached);
         if rules.iter().any(|slot| snapshot.actions.at(slot.index()).drops_some()) {
-            return Err(KeptReason::PerPacket);
+            return Err(NotOffloadedReason::PerPacket);
         }
         let edits = rules.iter();
         let edits = edits.filter_map(|slot| snapshot.edit(snapshot.actions.at(slot.index()).edit()?));
-        let writes = constant_writes(&key, translation, edits).ok_or(KeptReason::Rewrite)?;
+        let writes = constant_writes(&key, translation, edits).ok_or(NotOffloadedReason::Rewrite)?;
         if is_tunnel(&key, &writes) {
-            return Err(KeptReason::Rewrite);
+            return Err(NotOffloadedReason::Rewrite);
         }
         let flow = OffloadedFlow {
             key,
             epoch: self.state.flows.epoch(),
-            to: Some(to),
-            longest: mtu,
+            egress: Some(egress),
+            max_len: mtu,
             writes,
             tcp: None,
         };
         // A flow without a connection may remain from an earlier policy.
-        let other = self.state.flows.of_key(&key);
+        let other = self.state.flows.place_of_key(&key);
         // The direction's own flow may have used another port or another tag.
-        let own = self.state.flows.of_connection(id, direction);
+        let own = self.state.flows.place_of_connection(id, direction);
         let own =
             own.filter(|place| self.state.flows.get(*place).is_some_and(|placed| placed.flow.key != key));
         other.into_iter().chain(own).for_each(|place| self.end_flow(place));
@@ -196,7 +197,7 @@ impl Conntrack {
         let Some(place) = self.state.flows.prepare(flow, owner, None, self.state.now_ms) else {
             // The direction's own flow may have ended above.
             self.end_flows(id);
-            return Err(KeptReason::Full);
+            return Err(NotOffloadedReason::Full);
         };
         self.table.set_offloaded(id, true);
         match self.table.numbers(id) {
@@ -207,12 +208,13 @@ impl Conntrack {
             }
             Some(numbers) => {
                 let flows = &self.state.flows;
-                let other =
-                    flows.of_connection(id, direction.turned()).filter(|other| flows.is_prepared(*other));
+                let other = flows
+                    .place_of_connection(id, direction.opposite())
+                    .filter(|other| flows.is_prepared(*other));
                 // TCP needs both directions: the later one installs both flows.
                 let Some(other) = other else { return Ok(()) };
                 let both = self
-                    .install(other, Some((numbers[direction.turned() as usize], place)))
+                    .install(other, Some((numbers[direction.opposite() as usize], place)))
                     .and_then(|()| self.install(place, Some((numbers[direction as usize], other))));
                 both.inspect_err(|_| self.end_flows_of(id))?;
                 self.state.flows.enable(other);
@@ -222,9 +224,13 @@ impl Conntrack {
         }
     }
 
-    fn install(&mut self, place: u32, tcp: Option<(mmb_conn::EndNumbers, u32)>) -> Result<(), KeptReason> {
+    fn install(
+        &mut self,
+        place: u32,
+        tcp: Option<(mmb_conn::EndNumbers, u32)>,
+    ) -> Result<(), NotOffloadedReason> {
         if !self.state.flows.install(place, tcp) {
-            return Err(KeptReason::Full);
+            return Err(NotOffloadedReason::Full);
         }
         self.state.cells.flow_installed();
         Ok(())
@@ -240,7 +246,7 @@ impl Conntrack {
         outcome: Result<(PortId, u32), RuleSlot>,
     ) {
         if let Err(reason) = self.try_offer_by_rules(snapshot, key, rules, outcome) {
-            self.state.cells.flow_kept(reason);
+            self.state.cells.flow_not_offloaded(reason);
         }
         self.count_flows();
     }
@@ -251,30 +257,32 @@ impl Conntrack {
         key: FlowKey,
         rules: &[RuleSlot],
         outcome: Result<(PortId, u32), RuleSlot>,
-    ) -> Result<(), KeptReason> {
-        if self.state.flows.of_key(&key).is_some_and(|place| self.state.flows.is_prepared(place)) {
+    ) -> Result<(), NotOffloadedReason> {
+        if self.state.flows.place_of_key(&key).is_some_and(|place| self.state.flows.is_prepared(place)) {
             // The host left this packet to the worker.
             return Ok(());
         }
-        let to = outcome.ok();
-        if !self.state.flows.joins(key.port, to.map(|(to, _)| to)) {
-            return Err(KeptReason::Device);
+        let egress = outcome.ok();
+        if !self.state.flows.can_forward(key.port, egress.map(|(egress, _)| egress)) {
+            return Err(NotOffloadedReason::Device);
         }
         if rules.iter().any(|slot| snapshot.actions.at(slot.index()).drops_some()) {
-            return Err(KeptReason::PerPacket);
+            return Err(NotOffloadedReason::PerPacket);
         }
-        let edits = rules.iter().filter(|_| to.is_some());
+        let edits = rules.iter().filter(|_| egress.is_some());
         let edits = edits.filter_map(|slot| snapshot.edit(snapshot.actions.at(slot.index()).edit()?));
-        let writes = constant_writes(&key, FlowWrites::default(), edits).ok_or(KeptReason::Rewrite)?;
+        let writes =
+            constant_writes(&key, FlowWrites::default(), edits).ok_or(NotOffloadedReason::Rewrite)?;
         let is_icmp = !matches!(key.proto, proto::TCP | proto::UDP);
         let is_translated = writes.addresses.is_some() || writes.ports.is_some();
         if is_tunnel(&key, &writes) || is_icmp && is_translated {
-            return Err(KeptReason::Rewrite);
+            return Err(NotOffloadedReason::Rewrite);
         }
-        let (to, longest) = to.map_or((None, u32::MAX), |(to, mtu)| (Some(to), mtu));
-        let flow = OffloadedFlow { key, epoch: self.state.flows.epoch(), to, longest, writes, tcp: None };
+        let (egress, max_len) = egress.map_or((None, u32::MAX), |(egress, mtu)| (Some(egress), mtu));
+        let flow = OffloadedFlow { key, epoch: self.state.flows.epoch(), egress, max_len, writes, tcp: None };
         let (owner, now_ms) = (FlowOwner::Rules(rules.into()), self.state.now_ms);
-        let place = self.state.flows.prepare(flow, owner, outcome.err(), now_ms).ok_or(KeptReason::Full)?;
+        let place =
+            self.state.flows.prepare(flow, owner, outcome.err(), now_ms).ok_or(NotOffloadedReason::Full)?;
         self.install(place, None)?;
         self.state.flows.enable(place);
         Ok(())
@@ -291,8 +299,8 @@ impl Conntrack {
 
     /// Counts a packet of a flow without a connection. True if the flow should be offered.
     #[inline]
-    pub(crate) fn is_worth(&mut self, key: &FlowKey) -> bool {
-        self.state.flows.is_worth(key)
+    pub(crate) fn should_offer(&mut self, key: &FlowKey) -> bool {
+        self.state.flows.should_offer(key)
     }
 
     /// Collects the counts of the flows of all connections that the lookup found, before their packets are
@@ -303,8 +311,8 @@ impl Conntrack {
             return;
         }
         let mut last = None;
-        for at in 0..self.found.len() {
-            if let Some((id, _)) = self.found[at]
+        for index in 0..self.found.len() {
+            if let Some((id, _)) = self.found[index]
                 && self.table.is_offloaded(id)
                 && last.replace(id) != Some(id)
             {
@@ -313,15 +321,15 @@ impl Conntrack {
         }
     }
 
-    /// Whether packet `at` of the vector was left by the quick pass and belongs to no connection.
-    pub(crate) fn is_untracked(&self, at: usize) -> bool {
-        !self.is_taken(at) && matches!(self.flow_states[at], FlowState::Untracked | FlowState::New)
+    /// Whether packet `index` of the vector was left by the quick pass and belongs to no connection.
+    pub(crate) fn is_untracked(&self, index: usize) -> bool {
+        !self.is_taken(index) && matches!(self.flow_states[index], FlowState::Untracked | FlowState::New)
     }
 
     #[inline(never)]
     fn collect_connection(&mut self, id: ConnId) {
         for direction in Direction::ALL {
-            if let Some(place) = self.state.flows.of_connection(id, direction) {
+            if let Some(place) = self.state.flows.place_of_connection(id, direction) {
                 self.collect(place);
             }
         }
@@ -334,22 +342,22 @@ impl Conntrack {
         if let Some(collected) = self.state.flows.collect(place, now_ms)
             && let Some(placed) = self.state.flows.get(place)
         {
-            let Collected { count, idle_ms, numbers } = collected;
-            self.state.count_offloaded(placed.flow.key.port, placed.flow.to, count);
+            let CollectedUsage { count, idle_ms, numbers } = collected;
+            self.state.count_offloaded(placed.flow.key.port, placed.flow.egress, count);
             self.state.credit_flow(placed, count);
             if let FlowOwner::Connection(id, direction, _) = placed.owner {
                 let numbers = placed.flow.tcp.map(|_| numbers);
                 let last_ms = now_ms.saturating_sub(idle_ms);
                 let Count { packets, bytes } = count;
-                let passed = UnseenPackets { packets, bytes, last_ms, numbers };
-                self.table.follow_unseen(id, direction, &passed);
+                let passed = OffloadedPackets { packets, bytes, last_ms, numbers };
+                self.table.follow_offloaded(id, direction, &passed);
             }
         }
         if let Some(&PlacedFlow { owner: FlowOwner::Connection(id, direction, _), .. }) =
             self.state.flows.get(place)
             && let Some(numbers) = self.table.numbers(id)
         {
-            self.state.flows.follow(place, numbers[direction as usize]);
+            self.state.flows.update_numbers(place, numbers[direction as usize]);
         }
     }
 
@@ -400,7 +408,7 @@ impl Conntrack {
         for direction in Direction::ALL {
             self.state
                 .flows
-                .of_connection(id, direction)
+                .place_of_connection(id, direction)
                 .into_iter()
                 .for_each(|place| self.state.flows.stop(place));
         }
@@ -422,7 +430,7 @@ impl Conntrack {
     /// are offered again.
     pub(super) fn offer_again(&mut self, id: ConnId) {
         if self.offloads() && !self.table.is_offloaded(id) && self.table.may_be_offloaded(id) {
-            Direction::ALL.iter().for_each(|direction| self.table.forget(id, *direction));
+            Direction::ALL.iter().for_each(|direction| self.table.clear_verdict(id, *direction));
         }
     }
 
@@ -470,10 +478,10 @@ impl Conntrack {
 
 impl super::shared::WorkerState {
     /// Counts packets that the host forwarded or dropped.
-    fn count_offloaded(&self, from: PortId, to: Option<PortId>, count: Count) {
-        self.cells.rx(usize::from(from.0), count);
-        match to {
-            Some(to) => self.cells.forwarded(usize::from(to.0), count),
+    fn count_offloaded(&self, ingress: PortId, egress: Option<PortId>, count: Count) {
+        self.cells.rx(usize::from(ingress.0), count);
+        match egress {
+            Some(egress) => self.cells.forwarded(usize::from(egress.0), count),
             None => self.cells.count_drop(DropReason::Rule, count.packets),
         }
         self.cells.offloaded(count);
@@ -481,7 +489,7 @@ impl super::shared::WorkerState {
 
     fn count_late(&self, late: &LateCount) {
         if late.count.packets > 0 {
-            self.count_offloaded(late.from, late.to, late.count);
+            self.count_offloaded(late.ingress, late.egress, late.count);
         }
     }
 
@@ -498,7 +506,7 @@ impl super::shared::WorkerState {
     /// Ends the flows of a connection.
     pub(super) fn end_flows(&mut self, id: ConnId) {
         for direction in Direction::ALL {
-            if let Some(place) = self.flows.of_connection(id, direction) {
+            if let Some(place) = self.flows.place_of_connection(id, direction) {
                 self.flows.end(place, self.now_ms);
             }
         }

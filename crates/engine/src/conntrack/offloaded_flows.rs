@@ -6,7 +6,7 @@
 //! shows its new verdict. After a flow ends, its place rests for [`REST_MS`], since packets that already took
 //! the flow may still be counted there.
 
-use super::cache::VerdictId;
+use super::verdict_cache::VerdictId;
 use crate::counters::Count;
 use crate::offload::{EndNumbers, FlowKey, FlowOffload, OffloadedFlow};
 use mmb_base::Id;
@@ -27,7 +27,7 @@ const REFUSED_MS: u64 = 1000;
 /// bucket has two entries.
 const WATCHED: usize = 8192;
 /// A watched flow is offered with this packet.
-const WORTH: u32 = 4;
+const OFFERED_WITH: u32 = 4;
 
 /// The owner of a flow.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ pub(crate) struct PlacedFlow {
 
 /// The packets of a flow since the last collection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Collected {
+pub(crate) struct CollectedUsage {
     pub(crate) count: Count,
     pub(crate) idle_ms: u64,
     pub(crate) numbers: EndNumbers,
@@ -67,16 +67,16 @@ pub(crate) struct Collected {
 struct RestingPlace {
     place: u32,
     until_ms: u64,
-    from: PortId,
-    to: Option<PortId>,
+    ingress: PortId,
+    egress: Option<PortId>,
     seen: Count,
 }
 
 /// Packets of a flow that were counted after the flow ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LateCount {
-    pub(crate) from: PortId,
-    pub(crate) to: Option<PortId>,
+    pub(crate) ingress: PortId,
+    pub(crate) egress: Option<PortId>,
     pub(crate) count: Count,
 }
 
@@ -160,8 +160,8 @@ impl OffloadedFlows {
     }
 
     /// Whether packets may pass from one port to another without a worker.
-    pub(crate) fn joins(&self, from: PortId, to: Option<PortId>) -> bool {
-        self.host.as_ref().is_some_and(|host| host.joins(from, to))
+    pub(crate) fn can_forward(&self, ingress: PortId, egress: Option<PortId>) -> bool {
+        self.host.as_ref().is_some_and(|host| host.can_forward(ingress, egress))
     }
 
     /// Whether a flow of a connection was refused within the last [`REFUSED_MS`].
@@ -182,12 +182,12 @@ impl OffloadedFlows {
     /// flood of flows with one packet each does not hide a flow that sends more than all of them together in
     /// its bucket.
     #[inline]
-    pub(crate) fn is_worth(&mut self, key: &FlowKey) -> bool {
+    pub(crate) fn should_offer(&mut self, key: &FlowKey) -> bool {
         let hash = self.hasher.hash_one(key);
         let (bucket, tag) = (&mut self.watched[hash as usize % WATCHED], (hash >> 32) as u32 | 1);
-        if let Some((_, count)) = bucket.iter_mut().find(|(of, _)| *of == tag) {
+        if let Some((_, count)) = bucket.iter_mut().find(|(known, _)| *known == tag) {
             *count = count.saturating_add(1);
-            return *count >= WORTH && count.is_power_of_two();
+            return *count >= OFFERED_WITH && count.is_power_of_two();
         }
         let [first, second] = bucket;
         let smaller = if first.1 <= second.1 { first } else { second };
@@ -200,12 +200,12 @@ impl OffloadedFlows {
     }
 
     /// The place of the flow of one direction of a connection.
-    pub(crate) fn of_connection(&self, id: ConnId, direction: Direction) -> Option<u32> {
+    pub(crate) fn place_of_connection(&self, id: ConnId, direction: Direction) -> Option<u32> {
         self.connections.get(&(id, direction)).copied()
     }
 
     /// The place of the flow with this key and without a connection.
-    pub(crate) fn of_key(&self, key: &FlowKey) -> Option<u32> {
+    pub(crate) fn place_of_key(&self, key: &FlowKey) -> Option<u32> {
         self.others.get(key).copied()
     }
 
@@ -227,11 +227,11 @@ impl OffloadedFlows {
         dropped_by: Option<RuleSlot>,
         now_ms: u64,
     ) -> Option<u32> {
-        let before = match &owner {
-            FlowOwner::Connection(id, direction, _) => self.of_connection(*id, *direction),
-            FlowOwner::Rules(_) => self.of_key(&flow.key),
+        let known_place = match &owner {
+            FlowOwner::Connection(id, direction, _) => self.place_of_connection(*id, *direction),
+            FlowOwner::Rules(_) => self.place_of_key(&flow.key),
         };
-        let place = match before {
+        let place = match known_place {
             Some(place) => place,
             None => self.take_place()?,
         };
@@ -244,7 +244,11 @@ impl OffloadedFlows {
         if let Some(former) = &self.places[place as usize] {
             let count = seen - former.seen;
             if count.packets > 0 {
-                self.late.push(LateCount { from: former.flow.key.port, to: former.flow.to, count });
+                self.late.push(LateCount {
+                    ingress: former.flow.key.port,
+                    egress: former.flow.egress,
+                    count,
+                });
             }
         }
         let placed = PlacedFlow {
@@ -294,7 +298,7 @@ impl OffloadedFlows {
     }
 
     /// Returns the packets of an installed flow since the last collection; `None` if there were none.
-    pub(crate) fn collect(&mut self, place: u32, now_ms: u64) -> Option<Collected> {
+    pub(crate) fn collect(&mut self, place: u32, now_ms: u64) -> Option<CollectedUsage> {
         let host = self.host.as_ref()?;
         let placed = self.places.get_mut(place as usize)?.as_mut().filter(|placed| placed.is_installed)?;
         let usage = host.usage(place);
@@ -303,17 +307,17 @@ impl OffloadedFlows {
             return None;
         }
         placed.used_ms = now_ms.saturating_sub(usage.idle_ms);
-        Some(Collected { count, idle_ms: usage.idle_ms, numbers: usage.numbers })
+        Some(CollectedUsage { count, idle_ms: usage.idle_ms, numbers: usage.numbers })
     }
 
     /// Updates the numbers of an installed TCP flow with those of its sender, which a worker has tracked.
-    pub(crate) fn follow(&mut self, place: u32, numbers: EndNumbers) {
+    pub(crate) fn update_numbers(&mut self, place: u32, numbers: EndNumbers) {
         if let Some(host) = &mut self.host
             && self.places.get(place as usize).is_some_and(|placed| {
                 placed.as_ref().is_some_and(|placed| placed.is_installed && placed.flow.tcp.is_some())
             })
         {
-            host.follow(place, numbers);
+            host.update_numbers(place, numbers);
         }
     }
 
@@ -338,9 +342,9 @@ impl OffloadedFlows {
             FlowOwner::Connection(id, direction, _) => self.connections.remove(&(id, direction)),
             FlowOwner::Rules(_) => self.others.remove(&placed.flow.key),
         };
-        let PlacedFlow { flow: OffloadedFlow { key, to, .. }, seen, .. } = placed;
+        let PlacedFlow { flow: OffloadedFlow { key, egress, .. }, seen, .. } = placed;
         let until_ms = now_ms + REST_MS;
-        self.resting.push_back(RestingPlace { place, until_ms, from: key.port, to, seen });
+        self.resting.push_back(RestingPlace { place, until_ms, ingress: key.port, egress, seen });
     }
 
     /// Frees the next place that has rested long enough. Returns the packets that were counted there while it
@@ -352,7 +356,7 @@ impl OffloadedFlows {
         let resting = self.resting.pop_front_if(|resting| resting.until_ms <= now_ms)?;
         let count = self.host.as_ref()?.usage(resting.place).count - resting.seen;
         self.free.push(resting.place);
-        Some(LateCount { from: resting.from, to: resting.to, count })
+        Some(LateCount { ingress: resting.ingress, egress: resting.egress, count })
     }
 
     /// The places that the next step of the walk visits. The walk visits all places in `steps` steps.

@@ -146,7 +146,7 @@ impl OwnerMap {
     }
 
     /// The worker that owns packets with this tuple.
-    pub(crate) fn of(&self, tuple: &Tuple) -> usize {
+    pub(crate) fn owner(&self, tuple: &Tuple) -> usize {
         let claimed = self.claimed_by(tuple).or_else(|| self.expected_by(tuple));
         claimed.unwrap_or_else(|| self.by_hash(self.hash(tuple)))
     }
@@ -193,7 +193,7 @@ impl OwnerMap {
     }
 
     /// Withdraws the claim of [`OwnerMap::expect`].
-    pub(crate) fn expect_no_more(&self, tuple: &Tuple, worker: usize) {
+    pub(crate) fn withdraw_expected(&self, tuple: &Tuple, worker: usize) {
         if self.owning > 1 {
             self.release(tuple, worker);
             self.expecting.fetch_sub(1, Ordering::Release);
@@ -279,8 +279,8 @@ mod tests {
         let owners = OwnerMap::new(3, &SeedTree::repeatable(7));
         let mut counts = [0; 3];
         for number in 0..30_000 {
-            let owner = owners.of(&tuple(number));
-            assert_eq!(owner, owners.of(&tuple(number).reversed()));
+            let owner = owners.owner(&tuple(number));
+            assert_eq!(owner, owners.owner(&tuple(number).reversed()));
             counts[owner] += 1;
         }
         assert!(counts.iter().all(|count| (9_500..10_500).contains(count)), "{counts:?}");
@@ -291,15 +291,15 @@ mod tests {
         let owners = OwnerMap::new(2, &SeedTree::repeatable(7));
         for number in 0..100 {
             let reply = tuple(number);
-            let by_hash = owners.of(&reply);
+            let by_hash = owners.owner(&reply);
             for worker in 0..2 {
                 assert_eq!([0; 2].map(|_| owners.claim(&reply, worker)), [Ok(()); 2]);
                 assert_eq!(owners.claim(&reply, 1 - worker), Err(ClaimError::Taken));
                 assert!(owners.is_taken(&reply, 1 - worker));
                 assert!(!owners.is_taken(&reply, worker));
-                assert_eq!(owners.of(&reply), worker);
+                assert_eq!(owners.owner(&reply), worker);
                 owners.release(&reply, worker);
-                assert_eq!(owners.of(&reply), by_hash);
+                assert_eq!(owners.owner(&reply), by_hash);
             }
         }
         assert!(owners.moved.iter().all(|shard| read(shard).is_empty()));

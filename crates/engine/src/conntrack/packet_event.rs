@@ -86,7 +86,7 @@ impl SuppressedRules {
 }
 
 impl IpHeaderInfo {
-    pub(super) fn of(packet: &Packet<'_>, layout: &Layout) -> Option<IpHeaderInfo> {
+    pub(super) fn from_packet(packet: &Packet<'_>, layout: &Layout) -> Option<IpHeaderInfo> {
         let bytes = packet.bytes();
         let tuple = addresses(bytes, layout, Ingress::ANYWHERE)?;
         let header = bytes.get(usize::from(layout.l4)..).filter(|_| !layout.is_later_fragment());
@@ -101,7 +101,7 @@ impl IpHeaderInfo {
         let icmp = matches!(layout.l4_kind, ICMP | ICMP6);
         Some(IpHeaderInfo {
             proto: layout.proto,
-            ends: Endpoints { sport, dport, ..Endpoints::of(&tuple) },
+            ends: Endpoints { sport, dport, ..Endpoints::from_tuple(&tuple) },
             is_later_fragment: layout.is_later_fragment(),
             tcp_flags: header.get(13).copied().filter(|_| layout.l4_kind == TCP),
             icmp: header.first_chunk().copied().filter(|_| icmp),

@@ -2,7 +2,7 @@
 
 use super::packet_event::{IpHeaderInfo, PacketEvent, SuppressedEvent};
 use super::tracking::Conntrack;
-use super::watch::WatchedEvent;
+use super::watched_events::WatchedEvent;
 use crate::compiled::{LogAdmission, Snapshot};
 use crate::verdict::Verdict;
 use mmb_classify::RuleSlot;
@@ -11,7 +11,7 @@ use mmb_packet::{Layout, Packet};
 use std::sync::Arc;
 
 /// The delay after which the number of suppressed packets is sent, in ms.
-const TELL_SUPPRESSED_MS: u64 = 1000;
+const REPORT_SUPPRESSED_MS: u64 = 1000;
 
 impl Conntrack {
     /// Whether events are sent.
@@ -25,7 +25,7 @@ impl Conntrack {
     }
 
     /// Sends an event for a packet that matched the rule of a slot, unless the rule's limit suppresses it.
-    pub(crate) fn tell_packet(
+    pub(crate) fn log_packet(
         &mut self,
         snapshot: &Snapshot,
         slot: RuleSlot,
@@ -34,7 +34,7 @@ impl Conntrack {
     ) {
         let Some(rule) = snapshot.log_rule(slot) else { return };
         match rule.admit(snapshot.log_limit, self.state.worker, self.state.now_ns) {
-            LogAdmission::Told => self.state.send(&WatchedEvent::Packet(PacketEvent {
+            LogAdmission::Log => self.state.send(&WatchedEvent::Packet(PacketEvent {
                 at_ns: self.state.now_ns,
                 rule: rule.id,
                 name: rule.name.clone(),
@@ -44,13 +44,13 @@ impl Conntrack {
                 len: packet.len() as u32,
                 vlans: vlan_ids(packet.bytes(), layout),
                 eth_type: layout.eth_type,
-                ip: IpHeaderInfo::of(packet, layout),
+                ip: IpHeaderInfo::from_packet(packet, layout),
                 verdict,
             })),
             LogAdmission::FirstSuppressed => {
                 let suppressed = &mut self.suppressed;
                 if suppressed.rules.is_empty() {
-                    suppressed.due_ms = self.state.now_ms + TELL_SUPPRESSED_MS;
+                    suppressed.due_ms = self.state.now_ms + REPORT_SUPPRESSED_MS;
                 }
                 suppressed.rules.push(Arc::clone(rule));
             }
@@ -60,14 +60,14 @@ impl Conntrack {
 
     /// Sends the numbers of suppressed packets, at most once a second.
     #[inline]
-    pub(super) fn tell_suppressed(&mut self) {
+    pub(super) fn log_suppressed(&mut self) {
         if !self.suppressed.rules.is_empty() && self.state.now_ms >= self.suppressed.due_ms {
-            self.tell_all_suppressed();
+            self.log_all_suppressed();
         }
     }
 
     #[cold]
-    fn tell_all_suppressed(&mut self) {
+    fn log_all_suppressed(&mut self) {
         for rule in self.suppressed.rules.drain(..) {
             self.state.send(&WatchedEvent::Suppressed(SuppressedEvent {
                 at_ns: self.state.now_ns,

@@ -18,7 +18,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 
 /// The most stateful rules of a connection: the first ones, in the order of application.
-pub(super) const MOST_RULES: usize = 64;
+pub(super) const MAX_RULES: usize = 64;
 /// The most unused sets that are kept.
 const SPARE: usize = 1 << 16;
 
@@ -144,12 +144,12 @@ impl StatefulRuleSets {
             Some((slot, version)) => {
                 let known = self.alone.get(slot).filter(|id| self.sets[*id].only == Some(version));
                 known.unwrap_or_else(|| {
-                    let id = self.make(snapshot, slots, Some(version));
+                    let id = self.create(snapshot, slots, Some(version));
                     self.alone.set(slot, id);
                     id
                 })
             }
-            None => self.find_or_make(snapshot, slots),
+            None => self.find_or_create(snapshot, slots),
         };
         self.sets[id].add_user();
         id
@@ -158,20 +158,20 @@ impl StatefulRuleSets {
     /// Prefetches the entry by which [`StatefulRuleSets::enter`] finds the set whose only rule is in this
     /// slot.
     #[inline]
-    pub(crate) fn fetch_place(&self, slot: RuleSlot) {
+    pub(crate) fn prefetch_place(&self, slot: RuleSlot) {
         self.alone.place(slot).into_iter().for_each(prefetch);
     }
 
     /// Prefetches the set whose only rule is in this slot.
     #[inline]
-    pub(crate) fn fetch_set(&self, slot: RuleSlot) {
+    pub(crate) fn prefetch_set(&self, slot: RuleSlot) {
         let id = self.alone.get(slot);
         id.and_then(|id| self.sets.get(id)).into_iter().for_each(prefetch);
     }
 
     /// Prefetches the rules of the set whose only rule is in this slot.
     #[inline]
-    pub(crate) fn fetch_rules(&self, slot: RuleSlot) {
+    pub(crate) fn prefetch_rules(&self, slot: RuleSlot) {
         let id = self.alone.get(slot);
         id.into_iter().for_each(|id| self.prefetch(id, 1));
     }
@@ -184,36 +184,36 @@ impl StatefulRuleSets {
             (0, _) => prefetch(set),
             (1, Some(rule)) => prefetch(rule),
             (2, Some((_, rule))) => prefetch(&rule.sets),
-            (_, Some((_, rule))) => rule.fetch_sets(),
+            (_, Some((_, rule))) => rule.prefetch_sets(),
             (_, None) => {}
         }
     }
 
     /// Adds a user to a set that already has users.
-    pub(crate) fn hold(&mut self, id: RuleSetId) {
+    pub(crate) fn add_user(&mut self, id: RuleSetId) {
         self.sets[id].add_user();
     }
 
-    fn find_or_make(&mut self, snapshot: &Snapshot, slots: &[RuleSlot]) -> RuleSetId {
+    fn find_or_create(&mut self, snapshot: &Snapshot, slots: &[RuleSlot]) -> RuleSetId {
         let versions = || rules(snapshot, slots).map(|(_, rule)| rule.version);
         let hash = hash_of(versions());
         if let Some(&id) = self.by_hash.find(hash, |id| self.sets[*id].versions().eq(versions())) {
             return id;
         }
-        let id = self.make(snapshot, slots, None);
+        let id = self.create(snapshot, slots, None);
         let sets = &self.sets;
         self.by_hash.entry(hash, |_| false, |id| hash_of(sets[*id].versions()), || id);
         id
     }
 
-    fn make(&mut self, snapshot: &Snapshot, slots: &[RuleSlot], only: Option<RuleVersion>) -> RuleSetId {
-        let (mut of, mut live) = std::mem::take(&mut self.room);
-        of.extend(rules(snapshot, slots).map(|(slot, rule)| (slot, Arc::clone(rule))));
+    fn create(&mut self, snapshot: &Snapshot, slots: &[RuleSlot], only: Option<RuleVersion>) -> RuleSetId {
+        let (mut members, mut live) = std::mem::take(&mut self.room);
+        members.extend(rules(snapshot, slots).map(|(slot, rule)| (slot, Arc::clone(rule))));
         live.extend(rules(snapshot, slots).map(|(slot, _)| slot));
         self.sets.insert(StatefulRuleSet {
-            balancer: balancer(of.iter().map(|(_, rule)| &rule.mapping)),
+            balancer: balancer(members.iter().map(|(_, rule)| &rule.mapping)),
             only,
-            rules: of,
+            rules: members,
             generation: snapshot.generation,
             live,
             ..StatefulRuleSet::default()
@@ -271,25 +271,25 @@ impl StatefulRuleSets {
         if set.generation != snapshot.generation {
             set.generation = snapshot.generation;
             set.live.clear();
-            let is_there = |(slot, rule): &&(RuleSlot, Arc<StatefulRule>)| {
+            let is_live = |(slot, rule): &&(RuleSlot, Arc<StatefulRule>)| {
                 snapshot.stateful(*slot).is_some_and(|now| now.line == rule.line)
             };
-            set.live.extend(set.rules.iter().filter(is_there).map(|(slot, _)| *slot));
+            set.live.extend(set.rules.iter().filter(is_live).map(|(slot, _)| *slot));
         }
         &set.live
     }
 
-    /// Counts the connections that a change affects, in `most` sets from `first`. Returns the set to continue
+    /// Counts the connections that a change affects, in `max` sets from `first`. Returns the set to continue
     /// with, and the counts. `snapshot` may be the policy before or after the change.
     pub(crate) fn affected(
         &self,
         snapshot: &Snapshot,
         change: &StatefulChange,
         first: RuleSetId,
-        most: u32,
+        max: u32,
     ) -> (Option<RuleSetId>, AffectedConnections) {
         let mut affected = AffectedConnections::default();
-        let last = first.number().saturating_add(most - 1).min(self.sets.highest());
+        let last = first.number().saturating_add(max - 1).min(self.sets.highest());
         for id in (first.number()..=last).filter_map(RuleSetId::new) {
             let Some(set) = self.sets.get(id).filter(|set| set.users > 0) else { continue };
             let fates = || set.rules.iter().map(|(slot, rule)| (*slot, rule.line, change.fate(rule.line)));
@@ -362,11 +362,11 @@ impl StatefulRuleSets {
 fn balancer<'m>(mappings: impl Iterator<Item = &'m Mapping>) -> Option<usize> {
     mappings
         .enumerate()
-        .fold(None, |before: Option<(usize, &Mapping)>, (index, mapping)| {
-            let goes = before
+        .fold(None, |previous: Option<(usize, &Mapping)>, (index, mapping)| {
+            let goes = previous
                 .and_then(|(_, mapping)| mapping.balance)
                 .is_some_and(|balance| mapping.maps(balance.over));
-            if mapping.balance.is_some() { Some((index, mapping)) } else { before.filter(|_| !goes) }
+            if mapping.balance.is_some() { Some((index, mapping)) } else { previous.filter(|_| !goes) }
         })
         .map(|(index, _)| index)
 }

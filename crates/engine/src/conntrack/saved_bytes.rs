@@ -1,8 +1,8 @@
 //! The bytes of a connection in a state.
 
 use super::extension::ConnectionExtension;
-use super::saved::{SavedConnection, SavedEnd};
-use mmb_conn::{ConnState, ConnectionSnapshot, IngressPorts, Side, TcpTracker, Tuple, Vlans, Wire};
+use super::saved_connection::{SavedConnection, SavedEnd};
+use mmb_conn::{ConnState, ConnTracker, ConnectionSnapshot, IngressPorts, Side, Tuple, Vlans, Wire};
 use mmb_policy::RuleId;
 
 /// Bits of the first byte of an extension, of which the extension itself uses only the first three. The
@@ -54,7 +54,7 @@ impl SavedConnection {
             out.extend_from_slice(&number.to_be_bytes());
         }
         let mut extension = self.extension.to_bytes();
-        extension[0] |= match self.over {
+        extension[0] |= match self.end {
             None => 0,
             Some(SavedEnd::Answered) => ENDS_ANSWERED,
             Some(SavedEnd::Silent) => ENDS_SILENT,
@@ -89,12 +89,12 @@ impl SavedConnection {
         let tuples = [tuple()?, tuple()?];
         let [state] = left.array()?;
         let state = *ConnState::ALL.get(usize::from(state))?;
-        let tracker = TcpTracker::from_bytes(left.array()?);
+        let tracker = ConnTracker::from_bytes(left.array()?);
         let mut number = || left.array().map(u64::from_be_bytes);
         let (packets, bytes) = ([number()?, number()?], [number()?, number()?]);
         let (age_ms, idle_ms) = (number()?, number()?);
         let mut extension = left.array()?;
-        let over = match extension[0] & (ENDS_ANSWERED | ENDS_SILENT) {
+        let end = match extension[0] & (ENDS_ANSWERED | ENDS_SILENT) {
             0 => None,
             ENDS_ANSWERED => Some(SavedEnd::Answered),
             ENDS_SILENT => Some(SavedEnd::Silent),
@@ -120,7 +120,7 @@ impl SavedConnection {
             age_ms,
             idle_ms,
         };
-        sound.then_some(SavedConnection { connection, extension, over, rules })
+        sound.then_some(SavedConnection { connection, extension, end, rules })
     }
 }
 

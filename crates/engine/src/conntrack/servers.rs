@@ -53,11 +53,11 @@ impl Conntrack {
         lease.into_iter().for_each(|lease| state.shared.nat().leave_server(lease));
     }
 
-    /// The packets of connections by server, in `most` slots of the table from `first`. Also returns where to
+    /// The packets of connections by server, in `max` slots of the table from `first`. Also returns where to
     /// continue.
-    pub(crate) fn server_traffic(&self, first: ConnId, most: usize) -> (Option<ConnId>, ServerTraffic) {
+    pub(crate) fn server_traffic(&self, first: ConnId, max: usize) -> (Option<ConnId>, ServerTraffic) {
         let mut found = ServerTraffic::default();
-        let next = self.table.scan(first, most, &mut |_, connection| {
+        let next = self.table.scan(first, max, &mut |_, connection| {
             if let Some(slot) = self.state.server(connection) {
                 found.add(slot, traffic(connection));
             }
@@ -65,18 +65,18 @@ impl Conntrack {
         (next, found)
     }
 
-    /// Ends the connections of the servers `of`, in `most` slots of the table from `first`. Returns where to
+    /// Ends the connections of `servers`, in `max` slots of the table from `first`. Returns where to
     /// continue, and the number of ended connections.
-    pub(crate) fn kill_of_server(
+    pub(crate) fn kill_server_connections(
         &mut self,
-        of: &ServerConnections,
+        servers: &ServerConnections,
         first: ConnId,
-        most: usize,
+        max: usize,
     ) -> (Option<ConnId>, u64) {
         let mut ended = Vec::new();
         let state = &self.state;
-        let next = self.table.scan(first, most, &mut |id, connection| {
-            if state.server(connection).is_some_and(|slot| of.0.contains(&slot)) {
+        let next = self.table.scan(first, max, &mut |id, connection| {
+            if state.server(connection).is_some_and(|slot| servers.0.contains(&slot)) {
                 ended.push(id);
             }
         });

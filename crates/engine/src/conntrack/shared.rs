@@ -1,6 +1,5 @@
 //! The state to which connections refer: the part that all workers share, and the part of each worker.
 
-use super::cache::FlowCache;
 use super::extension::Extensions;
 use super::info::ConnectionInfo;
 use super::offloaded_flows::OffloadedFlows;
@@ -9,7 +8,8 @@ use super::rule_sets::{SetAllocError, StatefulRuleSets};
 use super::sources::{self, SourceCounts, SourceRefusal};
 use super::stream_pools::PoolExchange;
 use super::streams::Streams;
-use super::watch::{ConnectionEvent, WatchedEvent, Watcher};
+use super::verdict_cache::VerdictCache;
+use super::watched_events::{ConnectionEvent, WatchedEvent, Watcher};
 use crate::cells::{RuleCells, WorkerCells};
 use crate::compiled::Snapshot;
 use crate::drop::DropReason;
@@ -20,7 +20,7 @@ use mmb_base::lock_soon;
 use mmb_classify::RuleSlot;
 use mmb_conn::nat::{LeaseId, Nat, OpenServers, RuleVersion};
 use mmb_conn::{
-    CloseReason, ConnId, Connection, ConnectionTable, ResourceIds, TOGETHER, TableOwner, Tuple, Unfolded,
+    CLOSE_BATCH, CloseReason, ConnId, Connection, ConnectionTable, ResourceIds, TableOwner, Tuple, Unfolded,
 };
 use mmb_random::SeedTree;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -44,9 +44,9 @@ pub(crate) struct SharedState {
     pub(crate) pools: Box<[PoolExchange]>,
     /// The rates of the answers of all workers, one for each kind: rejects, RSTs of connections that stream
     /// rules end, and ICMP errors about the MTU.
-    pub(crate) rejected: RateCell,
+    pub(crate) reject_rate: RateCell,
     pub(super) reset: RateCell,
-    pub(crate) mtu_told: RateCell,
+    pub(crate) mtu_error_rate: RateCell,
 }
 
 impl SharedState {
@@ -59,9 +59,9 @@ impl SharedState {
             memory: AtomicUsize::new(usize::MAX),
             sources: SourceCounts::new(),
             pools: (0..owning).map(|_| PoolExchange::default()).collect(),
-            rejected: RateCell::default(),
+            reject_rate: RateCell::default(),
             reset: RateCell::default(),
-            mtu_told: RateCell::default(),
+            mtu_error_rate: RateCell::default(),
             owners: OwnerMap::new(owning, seeds),
         }
     }
@@ -134,7 +134,7 @@ impl SharedState {
 
     /// The worker that owns a connection with this tuple.
     pub(crate) fn owner(&self, tuple: &Tuple) -> usize {
-        self.owners.of(tuple)
+        self.owners.owner(tuple)
     }
 
     /// Sets which servers of rules accept new connections; `None` means all.
@@ -158,7 +158,7 @@ pub(crate) struct WorkerState {
     pub(super) shared: Arc<SharedState>,
     pub(crate) extensions: Extensions,
     pub(super) cells: Arc<WorkerCells>,
-    pub(super) cache: FlowCache,
+    pub(super) cache: VerdictCache,
     /// This worker's counters of rules.
     pub(super) rule_cells: RuleCells,
     /// This worker's counters of servers.
@@ -187,18 +187,19 @@ impl WorkerState {
     }
 
     /// Counts a new connection for the source of its first packet, if sources are counted. The new connection
-    /// replaces the connection `ends`.
+    /// replaces the connection `replaced`.
     ///
     /// # Errors
     /// The source has reached its limit, or there is no memory to count it.
     pub(super) fn reserve_source(
         &self,
         arrived: &Tuple,
-        ends: Option<&Connection>,
+        replaced: Option<&Connection>,
     ) -> Result<(), DropReason> {
-        let Some(most) = self.per_source else { return Ok(()) };
-        let replaced = ends.is_some_and(|connection| sources::counts_for(connection, arrived));
-        self.shared.sources.begin(arrived, most.saturating_add(replaced.into())).map_err(|why| match why {
+        let Some(max) = self.per_source else { return Ok(()) };
+        let is_same_source = replaced.is_some_and(|connection| sources::counts_for(connection, arrived));
+        self.shared.sources.begin(arrived, max.saturating_add(is_same_source.into())).map_err(|why| match why
+        {
             SourceRefusal::Limit => DropReason::ConnPerSource,
             SourceRefusal::NoMemory => DropReason::ConnNoMemory,
         })
@@ -295,8 +296,8 @@ impl TableOwner for WorkerState {
     }
 
     /// Locks the NAT once for all connections.
-    fn closed_together(&mut self, ended: impl Iterator<Item = (Connection, CloseReason)>) {
-        let mut leases = ArrayVec::<LeaseId, TOGETHER>::new();
+    fn closed_batch(&mut self, ended: impl Iterator<Item = (Connection, CloseReason)>) {
+        let mut leases = ArrayVec::<LeaseId, CLOSE_BATCH>::new();
         for (connection, reason) in ended {
             self.release_own(&connection, reason);
             leases.extend(connection.ids.lease);
@@ -319,7 +320,7 @@ impl WorkerState {
             self.notify(connection, 0, Some(reason));
         }
         self.shared.release_tuples(connection, self.worker);
-        self.tell_digests(connection);
+        self.send_digests(connection);
         self.leave_server(connection);
         self.free_extension(connection.ids.extension);
         if let Some(set) = connection.ids.rule_set {

@@ -21,7 +21,7 @@ struct SourceKey {
 }
 
 impl SourceKey {
-    fn of(tuple: &Tuple) -> SourceKey {
+    fn from_tuple(tuple: &Tuple) -> SourceKey {
         let Tuple { addresses: [address, _], wire, family, .. } = *tuple;
         let prefix = if family == 6 { address >> 64 << 64 } else { address };
         SourceKey { address: prefix, wire, family }
@@ -49,15 +49,15 @@ impl SourceCounts {
         SourceCounts { hasher: RandomState::new(), shards: std::array::from_fn(|_| Mutex::default()) }
     }
 
-    /// Counts one more connection, if the source has fewer than `most`.
+    /// Counts one more connection, if the source has fewer than `max`.
     ///
     /// # Errors
     /// The connection is not counted, and nothing is changed.
-    pub(super) fn begin(&self, tuple: &Tuple, most: u32) -> Result<(), SourceRefusal> {
-        let source = SourceKey::of(tuple);
+    pub(super) fn begin(&self, tuple: &Tuple, max: u32) -> Result<(), SourceRefusal> {
+        let source = SourceKey::from_tuple(tuple);
         let mut shard = self.shard(&source);
         if let Some(count) = shard.get_mut(&source) {
-            let is_below = *count < most;
+            let is_below = *count < max;
             *count += u32::from(is_below);
             return if is_below { Ok(()) } else { Err(SourceRefusal::Limit) };
         }
@@ -68,7 +68,7 @@ impl SourceCounts {
 
     /// Removes one connection from the count of its source.
     pub(super) fn end(&self, tuple: &Tuple) {
-        let source = SourceKey::of(tuple);
+        let source = SourceKey::from_tuple(tuple);
         let mut shard = self.shard(&source);
         let Some(count) = shard.get_mut(&source) else { return };
         *count -= 1;
@@ -99,7 +99,7 @@ pub(super) fn counted(connection: &Connection) -> Option<Tuple> {
 
 /// Whether a connection is counted for the source of a tuple.
 pub(super) fn counts_for(connection: &Connection, tuple: &Tuple) -> bool {
-    counted(connection).is_some_and(|counted| SourceKey::of(&counted) == SourceKey::of(tuple))
+    counted(connection).is_some_and(|counted| SourceKey::from_tuple(&counted) == SourceKey::from_tuple(tuple))
 }
 
 #[cfg(test)]
@@ -110,8 +110,8 @@ mod tests {
         Tuple { addresses: [address, 9], ports: [1, 2], proto: 17, family, ..Tuple::default() }
     }
 
-    fn begins(sources: &SourceCounts, address: u128, family: u8, most: u32) -> bool {
-        sources.begin(&tuple(address, family), most) == Ok(())
+    fn begins(sources: &SourceCounts, address: u128, family: u8, max: u32) -> bool {
+        sources.begin(&tuple(address, family), max) == Ok(())
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Finds the ports, rules and clock values of this daemon that correspond to those of a loaded state.
 
-use super::save::{SavedPort, StateHeader};
-use super::saved::{LONGEST_AGE_MS, LONGEST_IDLE_MS};
+use super::saved_connection::{LONGEST_AGE_MS, LONGEST_IDLE_MS};
+use super::state_file::{SavedPort, StateHeader};
 use crate::compiled::Route;
 use crate::port::PortTable;
 use mmb_conn::{ConnectionSnapshot, Side, Tuple, Wire};
@@ -86,8 +86,8 @@ pub(crate) fn saved_ports(ports: &PortTable, routes: &[Route]) -> Vec<SavedPort>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conntrack::saved::SavedConnection;
-    use mmb_conn::{ConnState, IngressPorts, TcpTracker};
+    use crate::conntrack::saved_connection::SavedConnection;
+    use mmb_conn::{ConnState, ConnTracker, IngressPorts};
 
     fn port(name: &str, wire: u16, side: Side) -> SavedPort {
         SavedPort { name: name.to_owned(), wire, side }
@@ -95,7 +95,7 @@ mod tests {
 
     fn route(wire: u16, side: Side) -> Route {
         let wire = Wire { port: wire, ..Wire::default() };
-        Route { to: None, out: PortId(0), wire, side, enabled: true }
+        Route { egress: None, out_port: PortId(0), wire, side, enabled: true }
     }
 
     fn connection(ingress: [Ingress; 2]) -> SavedConnection {
@@ -105,7 +105,7 @@ mod tests {
             connection: ConnectionSnapshot {
                 tuples: ingress.map(tuple),
                 state: ConnState::Unreplied,
-                tracker: TcpTracker::from_bytes([0; 22]),
+                tracker: ConnTracker::from_bytes([0; 22]),
                 packets: [1, 0],
                 bytes: [60, 0],
                 arrivals: IngressPorts::default(),
@@ -114,7 +114,7 @@ mod tests {
                 idle_ms: 50,
             },
             extension: super::super::extension::ConnectionExtension::default(),
-            over: None,
+            end: None,
             rules: Vec::new(),
         }
     }

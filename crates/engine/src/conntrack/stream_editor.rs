@@ -7,7 +7,7 @@
 //! The patterns of edits are also in the one set of all patterns, so one pass finds out whether there is any
 //! match. Usually there is none, and then only the beginnings of matches are searched for.
 
-use super::rule_sets::MOST_RULES;
+use super::rule_sets::MAX_RULES;
 use super::stream_search::{Fired, StreamSearch};
 use crate::compiled::StreamEditRule;
 use arrayvec::ArrayVec;
@@ -17,11 +17,11 @@ use mmb_policy::rule::Prio;
 use mmb_policy::settings::StreamHoldOver;
 use mmb_rewrite::NotApplied;
 use mmb_scan::EditStep;
-use mmb_stream::{EditPatience, EditSink, InOrder, LONG_MS, Passes, StreamReader, Undecided};
+use mmb_stream::{EditSink, HoldTime, InOrder, LONG_HOLD_MS, ScanAnswer, StreamReader, Undecided};
 use std::ops::ControlFlow;
 
 /// The results of all rules that edit a direction of one connection.
-type EditSearches<'r> = ArrayVec<EditSearch<'r>, MOST_RULES>;
+type EditSearches<'r> = ArrayVec<EditSearch<'r>, MAX_RULES>;
 
 /// A rule that edits a direction, and the first place that it has found.
 struct EditSearch<'r> {
@@ -34,7 +34,7 @@ struct EditSearch<'r> {
 struct Found<'r> {
     start: usize,
     end: usize,
-    by: Replacer<'r>,
+    replacer: Replacer<'r>,
 }
 
 /// The source of a replacement.
@@ -61,10 +61,10 @@ impl StreamReader for StreamSearch<'_> {
         self.search(in_order)
     }
 
-    fn passes(&mut self, new: InOrder<'_>) -> ControlFlow<(), Passes> {
+    fn scan_plain(&mut self, new: InOrder<'_>) -> ControlFlow<(), ScanAnswer> {
         let InOrder { direction, bytes, .. } = new;
         if self.http().is_some() {
-            return ControlFlow::Continue(Passes::Never);
+            return ControlFlow::Continue(ScanAnswer::CannotScan);
         }
         self.has_edits_found = false;
         self.search(new)?;
@@ -78,10 +78,10 @@ impl StreamReader for StreamSearch<'_> {
         }
         if self.has_edits_found || begun.is_some() {
             self.read = Some(begun);
-            return ControlFlow::Continue(Passes::Asks);
+            return ControlFlow::Continue(ScanAnswer::AskToEdit);
         }
         self.note_last(direction, bytes);
-        ControlFlow::Continue(Passes::All)
+        ControlFlow::Continue(ScanAnswer::PassAll)
     }
 
     fn edit(&mut self, undecided: Undecided<'_>, sink: &mut EditSink<'_>) -> ControlFlow<()> {
@@ -90,7 +90,7 @@ impl StreamReader for StreamSearch<'_> {
         self.has_edits_found &= read.is_some();
         if known < bytes.len() && read.is_none() {
             let offset = offset + known as u64;
-            self.search(InOrder { direction, offset, is_behind_gap: false, bytes: &bytes[known..] })?;
+            self.search(InOrder { direction, offset, follows_gap: false, bytes: &bytes[known..] })?;
         }
         if let Some(http) = self.http() {
             return self.edit_messages(http, undecided, sink);
@@ -102,7 +102,7 @@ impl StreamReader for StreamSearch<'_> {
         let is_final = is_end || settings.hold_ms == 0 || is_over && !closes;
         // Nothing can be edited without a match in the new bytes, bytes that were held back before, or a
         // helper.
-        let at = match self.has_edits_found || known > 0 || self.has_helper(direction) {
+        let position = match self.has_edits_found || known > 0 || self.has_helper(direction) {
             true => self.edit_matches(undecided, is_final, sink),
             false => {
                 let begun = match read {
@@ -115,11 +115,11 @@ impl StreamReader for StreamSearch<'_> {
                 end
             }
         };
-        self.note_last(direction, &bytes[..at]);
+        self.note_last(direction, &bytes[..position]);
         if is_over && !closes && !is_end {
             self.counters.count_not_applied(NotApplied::StreamHoldOver);
         }
-        if closes && at < bytes.len() {
+        if closes && position < bytes.len() {
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
@@ -136,9 +136,9 @@ impl<'s> StreamSearch<'s> {
 
     /// In bytes without a match: the first place where a match may have begun.
     fn first_begun(&mut self, direction: usize, bytes: &[u8]) -> Option<usize> {
-        let (edits, before) = (self.edits(direction), self.last(direction));
+        let (edits, last_byte) = (self.edits(direction), self.last(direction));
         let scratch = &mut self.tools().edit_scratch;
-        edits.filter_map(|edit| edit.patterns.begun(scratch, bytes, 0, before)).min()
+        edits.filter_map(|edit| edit.patterns.begun(scratch, bytes, 0, last_byte)).min()
     }
 
     /// Replaces the matches in undecided bytes, and the arguments of commands. Returns the offset of the
@@ -146,47 +146,47 @@ impl<'s> StreamSearch<'s> {
     fn edit_matches(&mut self, undecided: Undecided<'_>, is_final: bool, sink: &mut EditSink<'_>) -> usize {
         let Undecided { direction, offset, bytes, is_end, waited_ms, .. } = undecided;
         let mut searches: EditSearches<'s> = ArrayVec::new();
-        // All rules fit: a connection has at most `MOST_RULES`.
+        // All rules fit: a connection has at most `MAX_RULES`.
         self.edits(direction).for_each(|rule| drop(searches.try_push(EditSearch { rule, step: None })));
         // An incomplete command may be held back as long as the head of an HTTP message.
-        let is_complete = is_end || waited_ms.is_some_and(|waited_ms| waited_ms >= LONG_MS);
+        let is_complete = is_end || waited_ms.is_some_and(|waited_ms| waited_ms >= LONG_HOLD_MS);
         let mut command = None;
-        let mut at = 0;
-        while at < bytes.len() {
-            let (found, begun) = self.first(&mut searches, bytes, (at, direction), is_final);
-            let command = self.command(&mut command, bytes, (at, direction), is_complete);
+        let mut position = 0;
+        while position < bytes.len() {
+            let (found, begun) = self.first(&mut searches, bytes, (position, direction), is_final);
+            let command = self.command(&mut command, bytes, (position, direction), is_complete);
             let begun = match (*command, begun) {
                 (FtpStep::Begun { start }, begun) if begun.is_none_or(|begun| start <= begun) => {
-                    sink.wait(EditPatience::Long);
+                    sink.set_hold_time(HoldTime::Long);
                     Some(start)
                 }
                 (_, begun) => begun,
             };
             let found = match *command {
                 FtpStep::Command { start, end, announced, form } => {
-                    Some(earlier(found, Found { start, end, by: Replacer::Helper(announced, form) }))
+                    Some(earlier(found, Found { start, end, replacer: Replacer::Helper(announced, form) }))
                 }
                 FtpStep::Nothing | FtpStep::Begun { .. } => found,
             };
-            let Some(Found { start, end, by }) =
+            let Some(Found { start, end, replacer }) =
                 found.filter(|found| begun.is_none_or(|begun| found.start < begun))
             else {
                 let start = begun.unwrap_or(bytes.len());
-                sink.pass(start - at);
+                sink.pass(start - position);
                 return start;
             };
-            sink.pass(start - at);
-            at = end;
+            sink.pass(start - position);
+            position = end;
             let matched = &bytes[start..end];
             let place = (direction, offset + start as u64);
-            match by {
+            match replacer {
                 Replacer::Rule(rule) => self.replace_match(rule, place, matched, sink),
                 Replacer::Helper(announced, form) => {
                     self.replace_argument((announced, form), place, matched, sink);
                 }
             }
         }
-        at
+        position
     }
 
     /// Replaces a match by the text of a rule.
@@ -218,17 +218,17 @@ impl<'s> StreamSearch<'s> {
         matched: &[u8],
         sink: &mut EditSink<'_>,
     ) {
-        let Some(command) = self.take_command(announced, form) else { return sink.pass(matched.len()) };
-        if command.argument() == matched {
+        let Some(argument) = self.take_command(announced, form) else { return sink.pass(matched.len()) };
+        if argument.bytes() == matched {
             sink.pass(matched.len());
         } else {
-            sink.replace(matched.len(), command.argument());
+            sink.replace(matched.len(), argument.bytes());
             if let Some(trace) = &mut self.tools().trace {
-                let rule = std::iter::once(command.rule);
-                trace.note(rule, (direction, offset), matched, command.argument());
+                let rule = std::iter::once(argument.rule);
+                trace.note(rule, (direction, offset), matched, argument.bytes());
             }
         }
-        self.count_edit(Fired { slot: command.rule, direction, end: offset + matched.len() as u64 });
+        self.count_edit(Fired { slot: argument.rule, direction, end: offset + matched.len() as u64 });
     }
 
     /// The first command at or after an offset. `known` caches the result until the offset has passed it.
@@ -236,16 +236,16 @@ impl<'s> StreamSearch<'s> {
         &mut self,
         known: &'c mut Option<FtpStep>,
         bytes: &[u8],
-        (at, direction): (usize, usize),
+        (position, direction): (usize, usize),
         is_complete: bool,
     ) -> &'c FtpStep {
         let is_behind = match *known {
             Some(FtpStep::Nothing) => true,
-            Some(FtpStep::Begun { start } | FtpStep::Command { start, .. }) => start >= at,
+            Some(FtpStep::Begun { start } | FtpStep::Command { start, .. }) => start >= position,
             None => false,
         };
         if !is_behind {
-            let next = self.next_command(direction, bytes, at);
+            let next = self.next_command(direction, bytes, position);
             *known = Some(if is_complete && matches!(next, FtpStep::Begun { .. }) {
                 FtpStep::Nothing
             } else {
@@ -262,25 +262,26 @@ impl<'s> StreamSearch<'s> {
         &mut self,
         searches: &mut EditSearches<'s>,
         bytes: &[u8],
-        (at, direction): (usize, usize),
+        (position, direction): (usize, usize),
         is_final: bool,
     ) -> (Option<Found<'s>>, Option<usize>) {
-        let before = self.last(direction);
+        let last_byte = self.last(direction);
         let scratch = &mut self.tools().edit_scratch;
         let (mut first, mut begun): (Option<Found<'_>>, Option<usize>) = (None, None);
         for EditSearch { rule, step } in searches {
             let is_behind = |step: &EditStep| match *step {
                 EditStep::Nothing => true,
-                EditStep::Begun { start } | EditStep::Match { start, .. } => start >= at,
+                EditStep::Begun { start } | EditStep::Match { start, .. } => start >= position,
             };
             let known = step.filter(is_behind);
-            let next = known.unwrap_or_else(|| rule.patterns.next(scratch, bytes, at, before, is_final));
+            let next =
+                known.unwrap_or_else(|| rule.patterns.next(scratch, bytes, position, last_byte, is_final));
             *step = Some(next);
             match next {
                 EditStep::Nothing => {}
                 EditStep::Begun { start } => begun = Some(begun.map_or(start, |begun| begun.min(start))),
                 EditStep::Match { start, end, .. } => {
-                    first = Some(earlier(first, Found { start, end, by: Replacer::Rule(rule) }));
+                    first = Some(earlier(first, Found { start, end, replacer: Replacer::Rule(rule) }));
                 }
             }
         }
@@ -291,6 +292,6 @@ impl<'s> StreamSearch<'s> {
 /// The one of two replacements that applies: the one that starts first, then the longer one, then the one
 /// with the lower order.
 fn earlier<'r>(one: Option<Found<'r>>, other: Found<'r>) -> Found<'r> {
-    let key = |found: &Found<'_>| (found.start, usize::MAX - found.end, found.by.order());
+    let key = |found: &Found<'_>| (found.start, usize::MAX - found.end, found.replacer.order());
     one.filter(|one| key(one) <= key(&other)).unwrap_or(other)
 }

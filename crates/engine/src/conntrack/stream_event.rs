@@ -7,7 +7,7 @@ use mmb_policy::RuleId;
 use std::sync::Arc;
 
 /// The most events of one worker in a second. Further events are only counted.
-const A_SECOND: u32 = 1000;
+const MAX_PER_SECOND: u32 = 1000;
 
 /// The kind of a stream event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ pub(super) struct UnfitMessage {
 #[derive(Debug, Default)]
 pub(crate) struct StreamEvents {
     second: u64,
-    told: u32,
+    sent: u32,
 }
 
 impl StreamEvents {
@@ -99,9 +99,9 @@ impl StreamEvents {
     pub(crate) fn admits(&mut self, now_ms: u64) -> bool {
         let second = now_ms / 1000;
         if second != self.second {
-            *self = StreamEvents { second, told: 0 };
+            *self = StreamEvents { second, sent: 0 };
         }
-        self.told += 1;
-        self.told <= A_SECOND
+        self.sent += 1;
+        self.sent <= MAX_PER_SECOND
     }
 }

@@ -39,14 +39,14 @@ impl Conntrack {
             return;
         }
         let Some(id) = state.streams.live(stream) else { return };
-        let Some(of) = state.streams.followed[id].stream else { return };
+        let Some(stream_id) = state.streams.followed[id].stream else { return };
         let is_reset = self.table.state(member) == ConnState::Reset;
-        let finished = state.streams.table.finished(of);
+        let finished = state.streams.table.finished(stream_id);
         if state.streams.followed[id].digests && (is_reset || finished.is_some()) {
-            state.tell_digests(&self.table.get(member));
+            state.send_digests(&self.table.get(member));
         }
         match finished {
-            _ if is_reset => state.streams.reset(id, of),
+            _ if is_reset => state.streams.reset(id, stream_id),
             Some(FinishedStream { shifts, ends }) => {
                 state.extensions.shift(extension, shifts);
                 state.streams.finish(id, ends);
@@ -54,7 +54,7 @@ impl Conntrack {
             None => return,
         }
         for direction in [Direction::Forward, Direction::Reply] {
-            self.table.forget(member, direction);
+            self.table.clear_verdict(member, direction);
         }
     }
 }

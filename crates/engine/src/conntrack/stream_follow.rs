@@ -17,7 +17,7 @@ use super::streams::{FollowedStream, ReceiverReset, StreamEnd, StreamPhase, Stre
 use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
 use crate::drop::DropReason;
-use crate::made::{HeaderTemplate, ResetNumbers};
+use crate::generated::{HeaderTemplate, ResetNumbers};
 use crate::rate::Ticks;
 use crate::verdict::Verdict;
 use mmb_base::Id;
@@ -51,18 +51,18 @@ pub(crate) enum Followed {
 pub(crate) struct StreamRefusal {
     pub(crate) reason: DropReason,
     /// The rule that drops it.
-    pub(crate) by: Option<RuleSlot>,
+    pub(crate) rule: Option<RuleSlot>,
 }
 
 impl StreamRefusal {
-    fn of(reason: DropReason) -> StreamRefusal {
-        StreamRefusal { reason, by: None }
+    fn new(reason: DropReason) -> StreamRefusal {
+        StreamRefusal { reason, rule: None }
     }
 }
 
 impl From<StreamEnd> for StreamRefusal {
     fn from(end: StreamEnd) -> StreamRefusal {
-        StreamRefusal { reason: end.reason, by: end.by }
+        StreamRefusal { reason: end.reason, rule: end.rule }
     }
 }
 
@@ -78,21 +78,21 @@ impl Conntrack {
 
     /// Prefetches what [`Conntrack::follow_stream`] reads first.
     #[inline]
-    pub(crate) fn prefetch_stream(&self, of: &StreamPacket) {
-        self.state.streams.prefetch(of.stream);
+    pub(crate) fn prefetch_stream(&self, stream_packet: &StreamPacket) {
+        self.state.streams.prefetch(stream_packet.stream);
     }
 
     /// Prefetches what [`Conntrack::follow_stream`] reads next, after [`Conntrack::prefetch_stream`].
     #[inline]
-    pub(crate) fn prefetch_records(&self, of: &StreamPacket) {
-        self.state.streams.prefetch_records(of.stream);
+    pub(crate) fn prefetch_records(&self, stream_packet: &StreamPacket) {
+        self.state.streams.prefetch_records(stream_packet.stream);
     }
 
     /// Prefetches what edits need, after [`Conntrack::prefetch_records`].
     #[inline]
-    pub(crate) fn prefetch_edit(&self, of: &StreamPacket) {
-        if of.stream.is_edited {
-            self.state.streams.prefetch_edit(of.stream, of.member.1 as usize);
+    pub(crate) fn prefetch_edit(&self, stream_packet: &StreamPacket) {
+        if stream_packet.stream.is_edited {
+            self.state.streams.prefetch_edit(stream_packet.stream, stream_packet.member.1 as usize);
         }
     }
 
@@ -104,19 +104,19 @@ impl Conntrack {
     pub(crate) fn follow_stream(
         &mut self,
         snapshot: &Snapshot,
-        of: StreamPacket,
+        stream_packet: StreamPacket,
         packet: &mut Packet<'_>,
         layout: &mut Layout,
     ) -> Result<Followed, StreamRefusal> {
-        let (id, direction) = of.member;
+        let (id, direction) = stream_packet.member;
         // The verdict on a later packet of the vector may have ended the connection.
-        let Some(followed) = self.state.streams.live(of.stream) else {
-            return Err(StreamRefusal::of(DropReason::ConnInvalid));
+        let Some(followed) = self.state.streams.live(stream_packet.stream) else {
+            return Err(StreamRefusal::new(DropReason::ConnInvalid));
         };
         let segment = key::segment(packet, layout).map(|segment| self.shifted(id, direction, segment));
         if let Some(end) = self.state.streams.followed[followed].end() {
             if let Some(segment) = segment.filter(|segment| end.answers && segment.flags & flag::RST == 0) {
-                self.answer_ended((of, followed), end, &segment, packet, layout);
+                self.answer_ended((stream_packet, followed), end, &segment, packet, layout);
             }
             return Err(end.into());
         }
@@ -133,32 +133,32 @@ impl Conntrack {
             };
             return match passes {
                 true => Ok(Followed::Passes),
-                false if layout.is_fragment() => Err(StreamRefusal::of(DropReason::StreamFragment)),
-                false => Err(StreamRefusal::of(DropReason::StreamOutOfWindow)),
+                false if layout.is_fragment() => Err(StreamRefusal::new(DropReason::StreamFragment)),
+                false => Err(StreamRefusal::new(DropReason::StreamOutOfWindow)),
             };
         };
         let guards = self.state.streams.table.levels(stream)[direction as usize] >= Level::Guard;
         if layout.is_fragment() {
             return match guards {
-                true => Err(StreamRefusal::of(DropReason::StreamFragment)),
+                true => Err(StreamRefusal::new(DropReason::StreamFragment)),
                 false => Ok(Followed::Passes),
             };
         }
         let mut segment = segment.map(|segment| stream_segment(&segment, packet, layout)).unwrap_or_default();
-        if of.stream.is_edited {
-            segment.most_payload = most_payload(snapshot, packet, layout);
+        if stream_packet.stream.is_edited {
+            segment.max_payload = max_payload(snapshot, packet, layout);
         }
         segment.is_corrupt = transport_soundness(packet.bytes(), layout) == Soundness::Wrong;
-        let outcome = self.take_in(snapshot, (of, followed), &segment, packet, layout)?;
-        if of.stream.is_edited {
-            self.note_headers(&of, followed, packet, layout);
+        let outcome = self.take_in(snapshot, (stream_packet, followed), &segment, packet, layout)?;
+        if stream_packet.stream.is_edited {
+            self.note_headers(&stream_packet, followed, packet, layout);
         }
-        self.note_closed(id, of.stream);
-        if of.stream.is_edited {
+        self.note_closed(id, stream_packet.stream);
+        if stream_packet.stream.is_edited {
             let done = match outcome.verdict {
                 StreamVerdict::Absorb => Followed::Absorbed,
                 StreamVerdict::Pass | StreamVerdict::Drop(_) => {
-                    self.edit_packet(of, stream, (&segment, &outcome), packet, layout)
+                    self.edit_packet(stream_packet, stream, (&segment, &outcome), packet, layout)
                 }
             };
             self.forget_numbers(id, stream);
@@ -173,14 +173,14 @@ impl Conntrack {
     fn take_in(
         &mut self,
         snapshot: &Snapshot,
-        (of, id): (StreamPacket, FollowedId),
+        (stream_packet, id): (StreamPacket, FollowedId),
         segment: &Segment,
         packet: &mut Packet<'_>,
         layout: &Layout,
     ) -> Result<Outcome, StreamRefusal> {
-        let direction = of.member.1 as usize;
+        let direction = stream_packet.member.1 as usize;
         let Conntrack { table: connections, state, .. } = self;
-        let live = match connections.ids(of.member.0).rule_set {
+        let live = match connections.ids(stream_packet.member.0).rule_set {
             Some(set) => state.sets.live(snapshot, set),
             None => &[],
         };
@@ -196,19 +196,19 @@ impl Conntrack {
         let control = ControlConnection {
             connections,
             shared: &state.shared,
-            id: of.member.0,
+            id: stream_packet.member.0,
             worker: state.worker,
             now_ms: state.now_ms,
         };
         let mut search = StreamSearch::new(rules, (search, searches), (tools, &state.cells), control);
         let payload = packet.bytes_mut().get_mut(layout.payload_range()).unwrap_or_default();
         let outcome = table.take(stream, direction, segment, payload, state.now_ms, &mut search);
-        let goes_on = matches!(outcome.verdict, StreamVerdict::Pass | StreamVerdict::Absorb);
-        if goes_on && !search.has_news() {
+        let passes = matches!(outcome.verdict, StreamVerdict::Pass | StreamVerdict::Absorb);
+        if passes && !search.has_news() {
             return Ok(outcome);
         }
         let found = search.into_found();
-        self.tell_found(snapshot, of.member.0, &found);
+        self.send_found_events(snapshot, stream_packet.member.0, &found);
         let reason = match outcome.verdict {
             StreamVerdict::Pass | StreamVerdict::Absorb => return Ok(outcome),
             StreamVerdict::Drop(StreamDrop::BadChecksum) => DropReason::StreamBadChecksum,
@@ -218,108 +218,113 @@ impl Conntrack {
                 // Other streams are ended only if memory is short: the cause may also be one sender, for
                 // example one with too many ranges out of order.
                 if self.state.streams.table.is_short() {
-                    self.give_up_idle();
+                    self.reset_idle();
                 }
                 DropReason::StreamNoRoom
             }
             StreamVerdict::Drop(StreamDrop::Broken) => {
-                let end = self.give_up(of, id, DropReason::StreamNoRoom, packet, layout);
+                let end = self.reset_stream(stream_packet, id, DropReason::StreamNoRoom, packet, layout);
                 return Err(end.into());
             }
             StreamVerdict::Drop(StreamDrop::Stopped) if found.is_unfit() => {
-                let end = self.give_up(of, id, DropReason::HttpUnfit, packet, layout);
+                let end = self.reset_stream(stream_packet, id, DropReason::HttpUnfit, packet, layout);
                 return Err(end.into());
             }
-            StreamVerdict::Drop(StreamDrop::Stopped) if found.has_no_room && of.stream.is_edited => {
-                let end = self.give_up(of, id, DropReason::StreamNoRoom, packet, layout);
+            StreamVerdict::Drop(StreamDrop::Stopped)
+                if found.has_no_room && stream_packet.stream.is_edited =>
+            {
+                let end = self.reset_stream(stream_packet, id, DropReason::StreamNoRoom, packet, layout);
                 return Err(end.into());
             }
             StreamVerdict::Drop(StreamDrop::Stopped) if found.has_no_room => DropReason::StreamNoRoom,
             // Bytes that may be the beginning of a match were held back for too long (`set stream hold-over
             // close`).
-            StreamVerdict::Drop(StreamDrop::Stopped) if found.decided.is_none() && of.stream.is_edited => {
-                let end = self.give_up(of, id, DropReason::StreamHeld, packet, layout);
+            StreamVerdict::Drop(StreamDrop::Stopped)
+                if found.decided.is_none() && stream_packet.stream.is_edited =>
+            {
+                let end = self.reset_stream(stream_packet, id, DropReason::StreamHeld, packet, layout);
                 return Err(end.into());
             }
             StreamVerdict::Drop(StreamDrop::Stopped) => {
-                let by =
-                    found.decided.map(|decided| self.decide(snapshot, (of, id), decided, packet, layout));
-                return Err(by.map_or(StreamRefusal::of(DropReason::Rule), StreamRefusal::from));
+                let end = found
+                    .decided
+                    .map(|decided| self.decide(snapshot, (stream_packet, id), decided, packet, layout));
+                return Err(end.map_or(StreamRefusal::new(DropReason::Rule), StreamRefusal::from));
             }
         };
-        Err(StreamRefusal::of(reason))
+        Err(StreamRefusal::new(reason))
     }
 
     /// Reports what was found and edited in the bytes of a connection.
     #[cold]
-    pub(super) fn tell_found(&mut self, snapshot: &Snapshot, member: ConnId, found: &FoundInBytes) {
+    pub(super) fn send_found_events(&mut self, snapshot: &Snapshot, member: ConnId, found: &FoundInBytes) {
         self.settle_edits(snapshot, member);
         if let Some(set) = self.table.ids(member).rule_set {
-            (0..found.expected).for_each(|_| self.state.sets.hold(set));
+            (0..found.expected).for_each(|_| self.state.sets.add_user(set));
         }
-        found.unfit_message.into_iter().for_each(|message| self.tell_unfit(member, message));
-        found.fired.iter().for_each(|fired| self.tell_alert(snapshot, member, *fired));
+        found.unfit_message.into_iter().for_each(|message| self.send_unfit(member, message));
+        found.fired.iter().for_each(|fired| self.send_alert(snapshot, member, *fired));
     }
 
     /// Sends an event for a match of a rule with `alert`.
-    fn tell_alert(&mut self, snapshot: &Snapshot, member: ConnId, fired: Fired) {
+    fn send_alert(&mut self, snapshot: &Snapshot, member: ConnId, fired: Fired) {
         let Some(rule) = snapshot.stateful(fired.slot).filter(|_| self.state.is_watched()) else { return };
         let Some(text) = rule.stream.as_ref().and_then(|stream| stream.alert.clone()) else { return };
         let connection = self.table.get(member);
         let place = (fired.direction == 1, fired.end);
-        self.state.tell_stream(&connection, Some(rule.id), place, StreamEventKind::Alert { text });
+        self.state.send_stream_event(&connection, Some(rule.id), place, StreamEventKind::Alert { text });
     }
 
     /// Sends an event for a message that is not read as HTTP/1.x.
     #[cold]
-    fn tell_unfit(&mut self, member: ConnId, message: UnfitMessage) {
+    fn send_unfit(&mut self, member: ConnId, message: UnfitMessage) {
         let UnfitMessage { direction, end, reason, passes } = message;
         let connection = self.table.get(member);
         let kind = StreamEventKind::HttpUnfit { reason, passes };
-        self.state.tell_stream(&connection, None, (direction == 1, end), kind);
+        self.state.send_stream_event(&connection, None, (direction == 1, end), kind);
     }
 
     /// Ends a connection because of a rule that has matched.
     fn decide(
         &mut self,
         snapshot: &Snapshot,
-        (of, id): (StreamPacket, FollowedId),
+        (stream_packet, id): (StreamPacket, FollowedId),
         decided: Decided,
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> StreamEnd {
-        self.tell_end(snapshot, of.member.0, decided);
+        self.send_end(snapshot, stream_packet.member.0, decided);
         let Decided { fired: Fired { slot, .. }, closes } = decided;
-        let tells = match closes && layout.l4_kind == mmb_packet::proto::TCP {
-            true => ReceiverReset::Each(self.reset_both(of, id, packet, layout)),
+        let receiver_reset = match closes && layout.l4_kind == mmb_packet::proto::TCP {
+            true => ReceiverReset::Each(self.reset_both(stream_packet, id, packet, layout)),
             false => ReceiverReset::Never,
         };
-        let end = StreamEnd { reason: DropReason::Rule, by: Some(slot), answers: closes, tells };
+        let end = StreamEnd { reason: DropReason::Rule, rule: Some(slot), answers: closes, receiver_reset };
         self.state.streams.stop(id, end);
         end
     }
 
     /// Sends an event for a connection that a rule ends.
-    pub(super) fn tell_end(&mut self, snapshot: &Snapshot, member: ConnId, decided: Decided) {
+    pub(super) fn send_end(&mut self, snapshot: &Snapshot, member: ConnId, decided: Decided) {
         let Decided { fired, closes } = decided;
         let Some(rule) = snapshot.stateful(fired.slot).filter(|_| self.state.is_watched()) else { return };
         let kind = if closes { StreamEventKind::Close } else { StreamEventKind::Drop };
         let connection = self.table.get(member);
-        self.state.tell_stream(&connection, Some(rule.id), (fired.direction == 1, fired.end), kind);
+        self.state.send_stream_event(&connection, Some(rule.id), (fired.direction == 1, fired.end), kind);
     }
 
     /// Ends a connection whose stream cannot continue.
     #[cold]
-    fn give_up(
+    fn reset_stream(
         &mut self,
-        of: StreamPacket,
+        stream_packet: StreamPacket,
         id: FollowedId,
         reason: DropReason,
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> StreamEnd {
-        let tells = ReceiverReset::Each(self.reset_both(of, id, packet, layout));
-        let end = StreamEnd { reason, by: None, answers: true, tells };
+        let receiver_reset = ReceiverReset::Each(self.reset_both(stream_packet, id, packet, layout));
+        let end = StreamEnd { reason, rule: None, answers: true, receiver_reset };
         self.state.streams.stop(id, end);
         end
     }
@@ -328,7 +333,7 @@ impl Conntrack {
     /// sequence numbers of the RSTs, by direction.
     fn reset_both(
         &mut self,
-        of: StreamPacket,
+        stream_packet: StreamPacket,
         id: FollowedId,
         packet: &Packet<'_>,
         layout: &Layout,
@@ -338,17 +343,17 @@ impl Conntrack {
         let directions = [Direction::Forward, Direction::Reply];
         for direction in directions {
             // A RST of this direction goes to the end that receives the direction.
-            let end = direction.turned() as usize;
+            let end = direction.opposite() as usize;
             targets[direction as usize] = self.state.streams.table.reset_target(stream, end);
         }
         if self.may_reset(targets.iter().flatten().count()) {
             for direction in directions {
                 if let Some(target) = targets[direction as usize] {
-                    self.make_reset(of, direction, target, packet, layout);
+                    self.make_reset(stream_packet, direction, target, packet, layout);
                 }
             }
         }
-        self.reset(of.member.0);
+        self.reset(stream_packet.member.0);
         targets.map(|target| Some(target?.seq))
     }
 
@@ -356,7 +361,7 @@ impl Conntrack {
     /// nevertheless: each end that still sends is answered as soon as the rate allows it.
     pub(super) fn may_reset(&mut self, count: usize) -> bool {
         let Some(limit) = self.reset_limit.filter(|_| count > 0) else { return true };
-        let now = Ticks::of_ns(self.state.now_ns);
+        let now = Ticks::from_ns(self.state.now_ns);
         let may = self.state.shared.reset.take_units(&limit, count as u64, now);
         if !may {
             self.state.cells.count_not_applied(NotApplied::AnswerRate);
@@ -365,27 +370,27 @@ impl Conntrack {
     }
 
     /// Answers a packet of an ended connection with a RST. Also makes RSTs for the packet's receiver, as
-    /// `end.tells` demands.
+    /// `end.receiver_reset` demands.
     fn answer_ended(
         &mut self,
-        (of, id): (StreamPacket, FollowedId),
+        (stream_packet, id): (StreamPacket, FollowedId),
         end: StreamEnd,
         segment: &TcpSegment,
         packet: &Packet<'_>,
         layout: &Layout,
     ) {
-        let direction = of.member.1;
-        let behind = segment.seq.wrapping_add(segment.payload);
-        let seqs = match end.tells {
+        let direction = stream_packet.member.1;
+        let next_seq = segment.seq.wrapping_add(segment.payload);
+        let seqs = match end.receiver_reset {
             ReceiverReset::Never => [None; 2],
             // The receiver may not send anything by itself. It answers a RST in its window with the number
             // that it expects (RFC 5961, section 3.2), and then gets a RST with that number.
             ReceiverReset::Unknown(answered) => {
-                let is_needed = !answered[direction.turned() as usize] && segment.payload > 0;
+                let is_needed = !answered[direction.opposite() as usize] && segment.payload > 0;
                 [is_needed.then_some(segment.seq), None]
             }
             // The receiver expects the segment, or has already received it and expects the next one.
-            ReceiverReset::Once => [Some(segment.seq), (segment.payload > 0).then_some(behind)],
+            ReceiverReset::Once => [Some(segment.seq), (segment.payload > 0).then_some(next_seq)],
             ReceiverReset::Each(seqs) => {
                 let occupies = segment.payload > 0 || segment.flags & (flag::SYN | flag::FIN) != 0;
                 [seqs[direction as usize].filter(|_| occupies), None]
@@ -394,11 +399,11 @@ impl Conntrack {
         if !self.may_reset(1 + seqs.iter().flatten().count()) {
             return;
         }
-        self.answer(of, segment, packet, layout);
+        self.answer(stream_packet, segment, packet, layout);
         for seq in seqs.into_iter().flatten() {
-            self.make_reset(of, direction, ResetTarget { seq, ack: None }, packet, layout);
+            self.make_reset(stream_packet, direction, ResetTarget { seq, ack: None }, packet, layout);
         }
-        let tells = match end.tells {
+        let receiver_reset = match end.receiver_reset {
             ReceiverReset::Never | ReceiverReset::Each(_) => return,
             ReceiverReset::Unknown(mut answered) => {
                 answered[direction as usize] = true;
@@ -406,15 +411,21 @@ impl Conntrack {
             }
             ReceiverReset::Once => ReceiverReset::Never,
         };
-        self.state.streams.followed[id].phase = StreamPhase::Ended(StreamEnd { tells, ..end });
-        if matches!(tells, ReceiverReset::Never | ReceiverReset::Unknown([true, true])) {
-            self.reset(of.member.0);
+        self.state.streams.followed[id].phase = StreamPhase::Ended(StreamEnd { receiver_reset, ..end });
+        if matches!(receiver_reset, ReceiverReset::Never | ReceiverReset::Unknown([true, true])) {
+            self.reset(stream_packet.member.0);
         }
     }
 
     /// Answers a packet of an ended connection with a RST that the packet's sender accepts: RFC 9293, section
     /// 3.10.7.1.
-    fn answer(&mut self, of: StreamPacket, segment: &TcpSegment, packet: &Packet<'_>, layout: &Layout) {
+    fn answer(
+        &mut self,
+        stream_packet: StreamPacket,
+        segment: &TcpSegment,
+        packet: &Packet<'_>,
+        layout: &Layout,
+    ) {
         let target = match segment.flags & flag::ACK != 0 {
             true => ResetTarget { seq: segment.ack, ack: None },
             false => {
@@ -423,12 +434,12 @@ impl Conntrack {
                 ResetTarget { seq: 0, ack: Some(segment.seq.wrapping_add(taken)) }
             }
         };
-        self.make_reset(of, of.member.1.turned(), target, packet, layout);
+        self.make_reset(stream_packet, stream_packet.member.1.opposite(), target, packet, layout);
     }
 
     /// Whether a packet is a SYN with which an end replaces a restored connection that must not continue. The
     /// end was answered with a RST before.
-    pub(super) fn begins_behind_lost(
+    pub(super) fn reopens_lost(
         &self,
         (id, direction): (ConnId, Direction),
         packet: &Packet<'_>,
@@ -437,57 +448,57 @@ impl Conntrack {
         let streams = &self.state.streams;
         let stream = self.state.stream_of(self.table.ids(id).extension);
         let end = stream.and_then(|stream| streams.followed[streams.live(stream)?].end());
-        matches!(end, Some(StreamEnd { tells: ReceiverReset::Unknown(told), .. }) if told[direction as usize])
+        matches!(end, Some(StreamEnd { receiver_reset: ReceiverReset::Unknown(answered), .. }) if answered[direction as usize])
             && key::begins_connection(packet, layout)
     }
 
     /// Makes a RST of a direction, with the headers of `packet`, which may be of either direction.
     fn make_reset(
         &mut self,
-        of: StreamPacket,
+        stream_packet: StreamPacket,
         direction: Direction,
         target: ResetTarget,
         packet: &Packet<'_>,
         layout: &Layout,
     ) {
-        let (id, own) = of.member;
+        let (id, own) = stream_packet.member;
         let tuple = self.table.tuples(id)[direction as usize];
-        let Some(headers) = HeaderTemplate::of(packet, layout) else { return };
+        let Some(headers) = HeaderTemplate::from_packet(packet, layout) else { return };
         let headers = match direction == own {
             true => headers,
             false => {
-                let port = self.table.arrival_port(id, direction).unwrap_or(of.out);
+                let port = self.table.arrival_port(id, direction).unwrap_or(stream_packet.out);
                 headers.reversed(port, tuple.addresses)
             }
         };
         // Translation adds the shift to the acknowledgment number later.
         let shift = self.ack_shift(id, direction);
         let numbers = ResetNumbers { seq: target.seq, ack: target.ack.map(|ack| ack.wrapping_sub(shift)) };
-        self.made.push(headers.reset(tuple.ports, numbers));
+        self.generated.push(headers.reset(tuple.ports, numbers));
     }
 
     /// Ends a stream that was idle for long, to free its memory. The next packet of its connection is
     /// answered with a RST.
     #[cold]
-    fn give_up_idle(&mut self) {
+    fn reset_idle(&mut self) {
         let streams = &mut self.state.streams;
         let Some(stream) = streams.table.longest_idle(self.state.now_ms) else { return };
         if let Some(id) = FollowedId::new(streams.table.owner(stream)) {
             let edited = streams.followed[id].edited.and_then(|edited| streams.edited[edited].member());
-            let tells = match edited {
+            let receiver_reset = match edited {
                 // Only the stream knows the numbers that its receivers expect, so the RSTs are made now.
                 Some(member) => ReceiverReset::Each(self.reset_both_by_headers(member, id)),
                 None => ReceiverReset::Once,
             };
             let reason = DropReason::StreamNoRoom;
-            self.state.streams.stop(id, StreamEnd { reason, by: None, answers: true, tells });
+            self.state.streams.stop(id, StreamEnd { reason, rule: None, answers: true, receiver_reset });
         }
     }
 }
 
 /// The most bytes of payload of a packet with these headers on its egress link. `None` if the policy does not
 /// know the MTU.
-fn most_payload(snapshot: &Snapshot, packet: &Packet<'_>, layout: &Layout) -> Option<u16> {
-    let (_, mtu) = snapshot.route(packet.port).to?;
+fn max_payload(snapshot: &Snapshot, packet: &Packet<'_>, layout: &Layout) -> Option<u16> {
+    let (_, mtu) = snapshot.route(packet.port).egress?;
     u16::try_from(mtu.saturating_sub(u32::from(layout.payload - layout.ip))).ok()
 }

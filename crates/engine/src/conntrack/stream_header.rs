@@ -22,7 +22,7 @@ const MP_CAPABLE: u8 = 0;
 pub(super) fn stream_segment(segment: &TcpSegment, packet: &Packet<'_>, layout: &Layout) -> Segment {
     let TcpSegment { seq, ack, flags, window, .. } = *segment;
     let mut read =
-        Segment { seq, ack, flags, window, is_marked: is_marked(packet, layout), ..Segment::default() };
+        Segment { seq, ack, flags, window, has_ce_mark: has_ce_mark(packet, layout), ..Segment::default() };
     let area = options::area(packet, layout);
     read.options = area.len() as u8;
     // Nearly all segments have only aligned timestamps (RFC 7323, appendix A).
@@ -39,7 +39,7 @@ pub(super) fn stream_segment(segment: &TcpSegment, packet: &Packet<'_>, layout: 
             MSS if read.has(flag::SYN) => {
                 read.mss = option.data.first_chunk().map(|mss| u16::from_be_bytes(*mss))
             }
-            SACK_PERMITTED if read.has(flag::SYN) => read.knows_sack = true,
+            SACK_PERMITTED if read.has(flag::SYN) => read.sack_permitted = true,
             SACK => read.has_sack = true,
             TIMESTAMPS => read.timestamps = option.data.first_chunk().map(timestamps).or(read.timestamps),
             MD5 | AO => read.is_signed = true,
@@ -57,7 +57,7 @@ fn timestamps([a, b, c, d, e, f, g, h]: &[u8; 8]) -> [u32; 2] {
 }
 
 /// Whether a packet has the congestion mark CE (RFC 3168 section 5).
-fn is_marked(packet: &Packet<'_>, layout: &Layout) -> bool {
+fn has_ce_mark(packet: &Packet<'_>, layout: &Layout) -> bool {
     const MARK: u8 = 0b11;
     let ip = usize::from(layout.ip);
     let traffic_class = match layout.class {
@@ -88,9 +88,9 @@ pub(super) fn change_segment(outcome: &Outcome, packet: &mut Packet<'_>, layout:
 
 /// Updates the checksum of a TCP segment.
 fn apply(delta: ChecksumDelta, packet: &mut Packet<'_>, layout: &Layout) {
-    let at = usize::from(layout.l4) + CHECKSUM;
+    let start = usize::from(layout.l4) + CHECKSUM;
     if layout.l4_kind == proto::TCP
-        && let Some(place) = packet.bytes_mut().get_mut(at..).and_then(|rest| rest.first_chunk_mut::<2>())
+        && let Some(place) = packet.bytes_mut().get_mut(start..).and_then(|rest| rest.first_chunk_mut::<2>())
     {
         *place = delta.apply(*place);
     }
@@ -125,8 +125,8 @@ fn change_header(outcome: &Outcome, packet: &mut Packet<'_>, layout: &Layout) ->
 /// Computes the transport checksum of the whole packet.
 fn mend_checksum(packet: &mut Packet<'_>, layout: &Layout) {
     let Some(field) = field_offset(layout.l4_kind) else { return };
-    let at = usize::from(layout.l4) + field;
-    let Some(place) = packet.bytes_mut().get_mut(at..at + 2) else { return };
+    let start = usize::from(layout.l4) + field;
+    let Some(place) = packet.bytes_mut().get_mut(start..start + 2) else { return };
     // A UDP datagram without a checksum is sent without one (RFC 768).
     if layout.l4_kind == proto::UDP && *place == [0; 2] {
         return;
@@ -137,7 +137,7 @@ fn mend_checksum(packet: &mut Packet<'_>, layout: &Layout) {
         0 if layout.l4_kind == proto::UDP => u16::MAX,
         checksum => checksum,
     };
-    packet.bytes_mut()[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
+    packet.bytes_mut()[start..start + 2].copy_from_slice(&checksum.to_be_bytes());
 }
 
 /// Applies the outcome of a stream with edits to a segment or datagram: its numbers, its payload and its FIN.
@@ -155,7 +155,7 @@ pub(super) fn edit_segment(
         return true;
     };
     let mut is_same = !(outcome.blank_multipath | outcome.is_changed);
-    if let EditedPayload::Kept { offset, len } = edited.payload {
+    if let EditedPayload::Buffered { offset, len } = edited.payload {
         if len != layout.payload_range().len() && !resize_payload(packet, layout, len) {
             return false;
         }
@@ -194,8 +194,8 @@ fn change_numbers(
     };
     let has_ack = header[FLAGS] & flag::ACK != 0;
     let numbers = [(4, Some(edited.seq)), (8, has_ack.then(|| edited.ack.wrapping_sub(shift)))];
-    for (at, new) in numbers {
-        if let (Some(new), Some(place)) = (new, header[at..].first_chunk_mut::<4>()) {
+    for (offset, new) in numbers {
+        if let (Some(new), Some(place)) = (new, header[offset..].first_chunk_mut::<4>()) {
             let before = std::mem::replace(place, new.to_be_bytes());
             delta.long(u32::from_ne_bytes(before), u32::from_ne_bytes(*place));
         }
@@ -212,13 +212,14 @@ fn map_sack(packet: &mut Packet<'_>, layout: &Layout, map: impl Fn([u32; 2]) -> 
     let range = layout.tcp_options();
     let Some(area) = packet.bytes_mut().get_mut(range) else { return false };
     let found = options::walk(area).find(|option| option.kind == SACK);
-    let Some((at, len)) = found.map(|option| (option.offset, option.data.len())) else { return false };
-    let Some(option) = area.get_mut(at..at + 2 + len) else { return false };
+    let Some((start, len)) = found.map(|option| (option.offset, option.data.len())) else { return false };
+    let Some(option) = area.get_mut(start..start + 2 + len) else { return false };
     let mut kept = 0;
     for number in 0..len / 8 {
         let block = 2 + 8 * number;
-        let edge =
-            |at: usize| u32::from_be_bytes([option[at], option[at + 1], option[at + 2], option[at + 3]]);
+        let edge = |offset: usize| {
+            u32::from_be_bytes([option[offset], option[offset + 1], option[offset + 2], option[offset + 3]])
+        };
         if let Some([left, right]) = map([edge(block), edge(block + 4)]) {
             let place = 2 + 8 * kept;
             option[place..place + 4].copy_from_slice(&left.to_be_bytes());
@@ -239,19 +240,22 @@ fn map_sack(packet: &mut Packet<'_>, layout: &Layout, map: impl Fn([u32; 2]) -> 
 fn blank_multipath(packet: &mut Packet<'_>, layout: &Layout) {
     let range = layout.tcp_options();
     let Some(area) = packet.bytes_mut().get_mut(range) else { return };
-    let mut at = 0;
-    while let Some(&kind) = area.get(at) {
+    let mut position = 0;
+    while let Some(&kind) = area.get(position) {
         let len = match kind {
             0 => return,
             NOP => 1,
-            _ => usize::from(area.get(at + 1).copied().unwrap_or_default()),
+            _ => usize::from(area.get(position + 1).copied().unwrap_or_default()),
         };
-        if len == 0 || (kind != NOP && len < 2) || at + len > area.len() {
+        if len == 0 || (kind != NOP && len < 2) || position + len > area.len() {
             return;
         }
-        if kind == MULTIPATH && area.get(at + 2).is_some_and(|first| first >> 4 == MP_CAPABLE) && len > 2 {
-            area[at..at + len].fill(NOP);
+        if kind == MULTIPATH
+            && area.get(position + 2).is_some_and(|first| first >> 4 == MP_CAPABLE)
+            && len > 2
+        {
+            area[position..position + len].fill(NOP);
         }
-        at += len;
+        position += len;
     }
 }

@@ -3,9 +3,9 @@
 //! A message keeps the rules with which it began. After a change of policy, a connection keeps its rules
 //! until no message is in progress ([`HttpGenerations`]).
 
-use super::http_generations::{HttpGenerations, InForce};
+use super::http_generations::{GenerationTools, HttpGenerations};
 use super::info::HTTP_RECORD_BYTES;
-use super::rule_sets::MOST_RULES;
+use super::rule_sets::MAX_RULES;
 use super::stream_pools::Exchanged;
 use arrayvec::ArrayVec;
 use mmb_base::{Chunks, Id, Slab, id_types};
@@ -29,7 +29,7 @@ pub(super) struct HttpMessages {
     pub(super) editor: Option<HttpEditor>,
     /// The generation of its rules, and the indexes of its rules in that generation.
     generation: u32,
-    own: ArrayVec<u32, MOST_RULES>,
+    own: ArrayVec<u32, MAX_RULES>,
     /// By direction: the reason for which bytes are held back.
     pub(super) held: [Option<Held>; 2],
     /// By direction: the editor's count of message borders when `held` was set.
@@ -45,7 +45,7 @@ pub(super) struct HttpWork {
 }
 
 /// What one call of an editor works with.
-pub(super) struct HttpTurn<'w> {
+pub(super) struct EditorCall<'w> {
     pub(super) editor: &'w mut HttpEditor,
     pub(super) held: &'w mut [Option<Held>; 2],
     pub(super) borders: &'w mut [u32; 2],
@@ -103,7 +103,12 @@ impl HttpWork {
     /// What a call of a connection's editor works with. `live` are the rules of the policy that the
     /// connection has. With `must_decide`, no byte may be held back until other messages end. Returns `None`
     /// if there is no memory.
-    pub(super) fn turn(&mut self, id: HttpId, live: &[RuleSlot], must_decide: bool) -> Option<HttpTurn<'_>> {
+    pub(super) fn editor_call(
+        &mut self,
+        id: HttpId,
+        live: &[RuleSlot],
+        must_decide: bool,
+    ) -> Option<EditorCall<'_>> {
         let HttpWork { messages, generations, memory } = self;
         let messages = &mut messages[id];
         let mut has_lost_rules = false;
@@ -138,21 +143,21 @@ impl HttpWork {
         let HttpMessages { editor: Some(editor), generation, own, held, borders } = messages else {
             return None;
         };
-        let InForce { rules, scanner } = generations.of(*generation)?;
+        let GenerationTools { rules, scanner } = generations.tools(*generation)?;
         let memory = memory.as_deref_mut()?;
-        Some(HttpTurn { editor, held, borders, rules, own, scanner, memory, has_lost_rules })
+        Some(EditorCall { editor, held, borders, rules, own, scanner, memory, has_lost_rules })
     }
 
     /// Whether a message leaves in another framing than it arrived.
-    pub(super) fn is_within_message(&self, id: HttpId) -> bool {
+    pub(super) fn has_own_framing(&self, id: HttpId) -> bool {
         self.messages[id].editor.as_ref().is_some_and(HttpEditor::has_own_framing)
     }
 
     /// Whether a direction waits for the other one, and a message border in the other one has passed since.
-    pub(super) fn may_go_on(&self, id: HttpId, direction: usize) -> bool {
+    pub(super) fn may_resume(&self, id: HttpId, direction: usize) -> bool {
         let HttpMessages { editor, held, borders, .. } = &self.messages[id];
         held[direction] == Some(Held::Other)
-            && editor.as_ref().is_some_and(|editor| editor.may_go_on(borders[direction]))
+            && editor.as_ref().is_some_and(|editor| editor.may_resume(borders[direction]))
     }
 }
 

@@ -1,18 +1,20 @@
 //! Decides about the messages of a connection with rules on HTTP.
 
+use super::edit_trace::EditTrace;
 use super::stream_event::UnfitMessage;
-use super::stream_http::{HttpId, HttpTurn, not_applied};
+use super::stream_http::{EditorCall, HttpId, not_applied};
 use super::stream_search::{Decided, Fired, Rules, StreamSearch};
-use super::stream_trace::EditTrace;
 use crate::cells::WorkerCells;
 use arrayvec::ArrayVec;
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
 use mmb_http::{HttpDirection, HttpUnfit};
-use mmb_httpedit::{EditOutput, Held, HttpEnd, HttpInput, HttpNote, HttpProgress, HttpTools, MOST_NAMED};
+use mmb_httpedit::{
+    EditOutput, Held, HttpEnd, HttpInput, HttpNote, HttpProgress, HttpTools, MAX_NAMED_RULES,
+};
 use mmb_policy::settings::StreamHoldOver;
 use mmb_rewrite::NotApplied;
-use mmb_stream::{EditPatience, EditSink, LONG_MS, Undecided};
+use mmb_stream::{EditSink, HoldTime, LONG_HOLD_MS, Undecided};
 use std::ops::ControlFlow;
 
 impl StreamSearch<'_> {
@@ -27,20 +29,20 @@ impl StreamSearch<'_> {
         let live = self.live();
         let settings = &self.snapshot().stream_settings;
         let (hold_ms, is_strict) = (settings.hold_ms, settings.hold_over == StreamHoldOver::Close);
-        let StreamSearch { rules: of_connection, tools, counters, unfit_message, .. } = self;
+        let StreamSearch { rules: connection_rules, tools, counters, unfit_message, .. } = self;
         if !tools.http.has_rules() {
             sink.pass(bytes.len());
             return ControlFlow::Continue(());
         }
         let must_decide = is_end || waited_ms == Some(u32::MAX);
-        let Some(turn) = tools.http.turn(id, live, must_decide) else {
+        let Some(call) = tools.http.editor_call(id, live, must_decide) else {
             self.has_no_room = true;
             return ControlFlow::Break(());
         };
-        let HttpTurn { editor, held, borders, rules, own, scanner, memory, has_lost_rules } = turn;
+        let EditorCall { editor, held, borders, rules, own, scanner, memory, has_lost_rules } = call;
         let limit_ms = match held[direction] {
             // A head, or a message whose length must be known before it is forwarded.
-            Some(Held::Head | Held::Whole) => LONG_MS,
+            Some(Held::Head | Held::Whole) => LONG_HOLD_MS,
             Some(Held::Match | Held::Last) | None => hold_ms,
             Some(Held::Other) => u32::MAX,
         };
@@ -63,12 +65,12 @@ impl StreamSearch<'_> {
         let end = offset + bytes.len() as u64;
         let mut out = HttpSink {
             sink,
-            rules: of_connection,
+            rules: connection_rules,
             counters,
             unfit_message,
             place: (direction, offset, end),
             trace: tools.trace.as_deref_mut(),
-            by: ArrayVec::new(),
+            replacement_rules: ArrayVec::new(),
         };
         let mut progress = editor.edit(&mut http, input, &mut out);
         if let HttpProgress::Held(held) = progress
@@ -87,10 +89,10 @@ impl StreamSearch<'_> {
         }
         held[direction] = if let HttpProgress::Held(held) = progress { Some(held) } else { None };
         borders[direction] = editor.borders();
-        sink.wait(match held[direction] {
-            Some(Held::Head | Held::Whole) => EditPatience::Long,
-            Some(Held::Other) => EditPatience::Unbounded,
-            Some(Held::Match | Held::Last) | None => EditPatience::Hold,
+        sink.set_hold_time(match held[direction] {
+            Some(Held::Head | Held::Whole) => HoldTime::Long,
+            Some(Held::Other) => HoldTime::Unbounded,
+            Some(Held::Match | Held::Last) | None => HoldTime::Configured,
         });
         if has_lost_rules {
             counters.count_not_applied(not_applied(HttpNote::RulesChanged));
@@ -144,7 +146,7 @@ struct HttpSink<'h, 's, 'r> {
     place: (usize, u64, u64),
     trace: Option<&'h mut EditTrace>,
     /// If edits are traced: the rules of the next replacement.
-    by: ArrayVec<u32, MOST_NAMED>,
+    replacement_rules: ArrayVec<u32, MAX_NAMED_RULES>,
 }
 
 impl EditOutput for HttpSink<'_, '_, '_> {
@@ -152,20 +154,25 @@ impl EditOutput for HttpSink<'_, '_, '_> {
         self.sink.pass(count);
     }
 
-    fn replace(&mut self, count: usize, by: &[u8]) {
+    fn replace(&mut self, count: usize, replacement: &[u8]) {
         if let Some(trace) = &mut self.trace {
             let (direction, _, end) = self.place;
             let rest = self.sink.rest();
-            let rules = self.by.drain(..).filter_map(RuleSlot::new);
-            trace.note(rules, (direction, end - rest.len() as u64), &rest[..count.min(rest.len())], by);
+            let rules = self.replacement_rules.drain(..).filter_map(RuleSlot::new);
+            trace.note(
+                rules,
+                (direction, end - rest.len() as u64),
+                &rest[..count.min(rest.len())],
+                replacement,
+            );
         }
-        self.sink.replace(count, by);
+        self.sink.replace(count, replacement);
     }
 
-    fn made_by(&mut self, rules: &[u32]) {
+    fn set_rules(&mut self, rules: &[u32]) {
         if self.trace.is_some() {
-            self.by.clear();
-            self.by.extend(rules.iter().copied());
+            self.replacement_rules.clear();
+            self.replacement_rules.extend(rules.iter().copied());
         }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! Purpose: a policy sizes the pools for payload and for search states, and its patterns need working memory.
 //! Packets must not wait for an allocation, and the process must not abort if an allocation fails. Therefore
-//! the control side allocates what the workers lack before it publishes a policy ([`StreamPools::make`]). If
-//! an allocation fails, it refuses the policy.
+//! the control side allocates what the workers lack before it publishes a policy ([`StreamPools::allocate`]).
+//! If an allocation fails, it refuses the policy.
 //!
 //! Life-cycle: just before a policy is published, the control side puts the new pools into each worker's
 //! [`PoolExchange`]. When the worker picks the policy up, it adopts the pools without calling the allocator,
@@ -22,7 +22,7 @@ use mmb_stream::{ChunkPool, StreamTable};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The most retired pools in an exchange. A worker frees any further pools itself.
-const MOST_RETIRED: usize = 64;
+const MAX_RETIRED: usize = 64;
 
 /// Where the control side and a worker exchange memory for streams.
 #[derive(Debug, Default)]
@@ -215,7 +215,7 @@ struct WorkerScanner {
 impl WorkerScanner {
     /// Allocates what a worker lacks for these sets and a pool of `pool_bytes`. For a new scanner, all sets
     /// are prepared again.
-    fn make(
+    fn allocate(
         &self,
         pool_bytes: usize,
         sets: &[PatternSet],
@@ -223,9 +223,9 @@ impl WorkerScanner {
     ) -> Result<ScanOffer, PatternError> {
         let is_new = pool_bytes > self.pool_bytes;
         let scanner = if is_new { Some(Scanner::new(pool_bytes)?) } else { None };
-        let is_there = |set: &&PatternSet| !is_new && self.sets.iter().any(|own| own.is(set));
-        let lacking = sets.iter().filter(|set| !is_there(set));
-        let sets = lacking.map(|set| Ok((generation, PreparedSet::new(set)?)));
+        let is_present = |set: &&PatternSet| !is_new && self.sets.iter().any(|own| own.is(set));
+        let missing = sets.iter().filter(|set| !is_present(set));
+        let sets = missing.map(|set| Ok((generation, PreparedSet::new(set)?)));
         Ok(ScanOffer { scanner, sets: sets.collect::<Result<_, PatternError>>()? })
     }
 
@@ -248,16 +248,16 @@ struct WorkerPools {
 
 /// Allocated pools, to be offered with the snapshot of their policy.
 #[derive(Debug)]
-pub(crate) struct MadePools {
+pub(crate) struct AllocatedPools {
     /// One offer for each worker.
     offers: Vec<StreamOffer>,
-    given: WorkerPools,
+    provided: WorkerPools,
 }
 
 /// The control side's record of the pools of all workers.
 #[derive(Debug, Default)]
 pub(crate) struct StreamPools {
-    given: WorkerPools,
+    provided: WorkerPools,
     /// Scanners that workers have returned, but whose pools still contain open search states.
     still_used: Vec<Scanner>,
 }
@@ -268,63 +268,63 @@ impl StreamPools {
     ///
     /// # Errors
     /// An allocation failed.
-    pub(crate) fn make(
+    pub(crate) fn allocate(
         &self,
         wanted: Option<(&StreamSizes, &StreamPatterns)>,
         workers: usize,
         generation: u64,
-    ) -> Result<MadePools, PatternError> {
+    ) -> Result<AllocatedPools, PatternError> {
         let Some((sizes, patterns)) = wanted else {
             let offers = (0..workers).map(|_| StreamOffer::default()).collect();
             // A worker without streams returns its pools.
-            return Ok(MadePools { offers, given: WorkerPools::default() });
+            return Ok(AllocatedPools { offers, provided: WorkerPools::default() });
         };
         let sets = |set: &Option<PatternSet>| set.iter().cloned().collect::<Vec<_>>();
         let bytes = sets(&patterns.bytes);
         let http: Vec<_> = patterns.http.iter().flat_map(|rules| rules.sets()).cloned().collect();
         let scratch = edit_scratch(patterns);
-        let given = WorkerPools {
+        let provided = WorkerPools {
             payload: Some(sizes.payload),
-            bytes: self.given.bytes.after(sizes.byte_states, bytes),
+            bytes: self.provided.bytes.after(sizes.byte_states, bytes),
             http: match &patterns.http {
-                Some(_) => self.given.http.after(sizes.http_states, http),
+                Some(_) => self.provided.http.after(sizes.http_states, http),
                 // Workers without HTTP rules return their scanners.
                 None => WorkerScanner::default(),
             },
             names: patterns.names.clone(),
-            has_http_memory: self.given.has_http_memory || patterns.http.is_some(),
-            edit_scratch: self.given.edit_scratch.max(scratch.memory()),
+            has_http_memory: self.provided.has_http_memory || patterns.http.is_some(),
+            edit_scratch: self.provided.edit_scratch.max(scratch.memory()),
         };
-        let offers = (0..workers).map(|_| self.offer_for(&given, sizes, patterns, generation));
-        Ok(MadePools { offers: offers.collect::<Result<_, _>>()?, given })
+        let offers = (0..workers).map(|_| self.offer_for(&provided, sizes, patterns, generation));
+        Ok(AllocatedPools { offers: offers.collect::<Result<_, _>>()?, provided })
     }
 
     /// Allocates what one worker lacks.
     fn offer_for(
         &self,
-        given: &WorkerPools,
+        provided: &WorkerPools,
         sizes: &StreamSizes,
         patterns: &StreamPatterns,
         generation: u64,
     ) -> Result<StreamOffer, PatternError> {
-        let before = &self.given;
+        let previous = &self.provided;
         let mut offer = StreamOffer::default();
-        if before.payload != given.payload {
+        if previous.payload != provided.payload {
             offer.payload = Some(ChunkPool::new(sizes.payload).ok_or(PatternError::NoMemory)?);
         }
-        offer.bytes = before.bytes.make(sizes.byte_states, &given.bytes.sets, generation)?;
-        offer.http = before.http.make(sizes.http_states, &given.http.sets, generation)?;
-        if let Some(names) = &given.names
-            && before.names.as_ref().is_none_or(|before| before.digest() != names.digest())
+        offer.bytes = previous.bytes.allocate(sizes.byte_states, &provided.bytes.sets, generation)?;
+        offer.http = previous.http.allocate(sizes.http_states, &provided.http.sets, generation)?;
+        if let Some(names) = &provided.names
+            && previous.names.as_ref().is_none_or(|previous| previous.digest() != names.digest())
         {
             let mut scanner = Scanner::new(names.pool_bytes(1))?;
             scanner.prepare(names)?;
             offer.names.push((generation, (scanner, names.clone())));
         }
-        if given.has_http_memory && !before.has_http_memory {
+        if provided.has_http_memory && !previous.has_http_memory {
             offer.http_memory = Some(Box::default());
         }
-        if given.edit_scratch > before.edit_scratch {
+        if provided.edit_scratch > previous.edit_scratch {
             offer.edit_scratch = Some(edit_scratch(patterns));
         }
         Ok(offer)
@@ -333,18 +333,18 @@ impl StreamPools {
     /// Offers pools to the workers. No worker uses a snapshot before generation `oldest` any more.
     pub(crate) fn offer<'e>(
         &mut self,
-        made: MadePools,
+        allocated: AllocatedPools,
         oldest: u64,
         exchanges: impl Iterator<Item = &'e PoolExchange>,
     ) {
-        self.given = made.given;
-        for (mut offer, PoolExchange(exchange)) in made.offers.into_iter().zip(exchanges) {
+        self.provided = allocated.provided;
+        for (mut offer, PoolExchange(exchange)) in allocated.offers.into_iter().zip(exchanges) {
             let mut exchanged = lock(exchange);
             let earlier = std::mem::take(&mut exchanged.offer);
             let unused = offer.keep(earlier, oldest);
             exchanged.offer = offer;
             let Exchanged { retired, .. } = &mut *exchanged;
-            retired.pools.reserve_exact(MOST_RETIRED.saturating_sub(retired.pools.len()));
+            retired.pools.reserve_exact(MAX_RETIRED.saturating_sub(retired.pools.len()));
             drop(exchanged);
             drop(unused);
         }
@@ -357,7 +357,7 @@ impl StreamPools {
                 continue;
             }
             let mut fresh =
-                RetiredPools { pools: Vec::with_capacity(MOST_RETIRED), ..RetiredPools::default() };
+                RetiredPools { pools: Vec::with_capacity(MAX_RETIRED), ..RetiredPools::default() };
             std::mem::swap(&mut lock(exchange).retired, &mut fresh);
             for pool in fresh.pools {
                 if let RetiredPool::Scanner(scanner) = pool {
@@ -369,18 +369,18 @@ impl StreamPools {
     }
 
     /// The bytes that one worker's pools lack for a policy with these sizes.
-    pub(crate) fn lacking(&self, sizes: &StreamSizes) -> u64 {
-        let WorkerPools { payload, bytes, http, .. } = &self.given;
-        let mut lacking = 0;
+    pub(crate) fn missing_bytes(&self, sizes: &StreamSizes) -> u64 {
+        let WorkerPools { payload, bytes, http, .. } = &self.provided;
+        let mut missing = 0;
         if *payload != Some(sizes.payload) {
-            lacking += ChunkPool::memory_of(sizes.payload);
+            missing += ChunkPool::memory_of(sizes.payload);
         }
-        for (states, given) in [(sizes.byte_states, bytes), (sizes.http_states, http)] {
-            if states > given.pool_bytes {
-                lacking += Scanner::memory_of(states);
+        for (states, provided) in [(sizes.byte_states, bytes), (sizes.http_states, http)] {
+            if states > provided.pool_bytes {
+                missing += Scanner::memory_of(states);
             }
         }
-        lacking
+        missing
     }
 }
 

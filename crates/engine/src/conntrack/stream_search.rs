@@ -198,7 +198,7 @@ impl<'s> StreamSearch<'s> {
     }
 
     fn scan(&mut self, in_order: InOrder<'_>) -> ControlFlow<()> {
-        let InOrder { direction, offset, is_behind_gap, bytes } = in_order;
+        let InOrder { direction, offset, follows_gap, bytes } = in_order;
         let StreamSearch { rules, search, tools, has_edits_found, .. } = self;
         let SearchTools { scanner, set, found, .. } = &mut **tools;
         let (Some(scanner), Some(set)) = (scanner, set) else {
@@ -208,29 +208,31 @@ impl<'s> StreamSearch<'s> {
         let state = &mut search.scans[direction];
         if state.is_none() {
             *state = scanner.open(set);
-            search.begun[direction] = offset;
+            search.scan_starts[direction] = offset;
         }
         let Some(state) = state else {
             self.has_no_room = true;
             return ControlFlow::Break(());
         };
-        if is_behind_gap {
+        if follows_gap {
             scanner.restart(state);
-            search.begun[direction] = offset;
+            search.scan_starts[direction] = offset;
         }
-        let begun = search.begun[direction];
+        let scan_start = search.scan_starts[direction];
         let mut result = ControlFlow::Continue(());
         let patterns = &*rules.snapshot.streams;
-        let found_of = &mut search.found;
+        let found_id = &mut search.found;
         let mut on_match = |pattern, end: u64| {
-            for of in patterns.uses(pattern).iter().filter(|of| of.directions[direction]) {
-                let fired = Fired { slot: of.slot, direction, end: begun + end };
-                if of.edits {
+            for pattern_use in
+                patterns.uses(pattern).iter().filter(|pattern_use| pattern_use.directions[direction])
+            {
+                let fired = Fired { slot: pattern_use.slot, direction, end: scan_start + end };
+                if pattern_use.edits {
                     *has_edits_found = true;
                     continue;
                 }
-                let mut constraints = FoundPlace { found_of, found };
-                if rules.hit(fired, of.constraint, &mut constraints).is_break() {
+                let mut constraints = ConstraintRecord { found_id, found };
+                if rules.hit(fired, pattern_use.constraint, &mut constraints).is_break() {
                     result = ControlFlow::Break(());
                     return ControlFlow::Break(());
                 }
@@ -242,12 +244,12 @@ impl<'s> StreamSearch<'s> {
     }
 
     /// Continues to read the TLS hello. When the server name is known, decides the constraints on it.
-    fn read_hello(&mut self, InOrder { offset, is_behind_gap, bytes, .. }: InOrder<'_>) -> ControlFlow<()> {
+    fn read_hello(&mut self, InOrder { offset, follows_gap, bytes, .. }: InOrder<'_>) -> ControlFlow<()> {
         let StreamSearch { rules, search, tools, .. } = self;
         let Some(id) = search.hello else { return ControlFlow::Continue(()) };
         let SearchTools { hellos, found, names, .. } = &mut **tools;
         let hello = &mut hellos[id];
-        let progress = if is_behind_gap { HelloProgress::Invalid } else { hello.feed(bytes) };
+        let progress = if follows_gap { HelloProgress::Invalid } else { hello.feed(bytes) };
         if progress == HelloProgress::More {
             return ControlFlow::Continue(());
         }
@@ -260,7 +262,7 @@ impl<'s> StreamSearch<'s> {
             for constraint in &stream.names {
                 let is_met = |name| {
                     let mut by_text = rules.snapshot.streams.uses_of_name(name);
-                    by_text.any(|of| (of.slot, of.constraint) == (slot, constraint.number))
+                    by_text.any(|name_use| (name_use.slot, name_use.constraint) == (slot, constraint.number))
                         || by_regex.contains(&(slot, constraint.number))
                 };
                 let holds = match (progress, name) {
@@ -272,7 +274,7 @@ impl<'s> StreamSearch<'s> {
                     _ => false,
                 };
                 let fired = Fired { slot, direction: 0, end };
-                let mut constraints = FoundPlace { found_of: &mut search.found, found };
+                let mut constraints = ConstraintRecord { found_id: &mut search.found, found };
                 if holds && rules.hit(fired, constraint.number, &mut constraints).is_break() {
                     result = ControlFlow::Break(());
                 }
@@ -295,8 +297,8 @@ fn regexes(
     let Some(mut state) = scanner.open(set) else { return met };
     let mut on_match = |pattern, _| {
         let uses = rules.snapshot.streams.name_uses(pattern).iter();
-        for of in uses.filter(|of| rules.live.contains(&of.slot)) {
-            let one = (of.slot, of.constraint);
+        for name_use in uses.filter(|name_use| rules.live.contains(&name_use.slot)) {
+            let one = (name_use.slot, name_use.constraint);
             if !met.contains(&one) {
                 // A connection has at most 64 rules. Of rules with several constraints, some constraints may
                 // not fit.
@@ -311,8 +313,8 @@ fn regexes(
 }
 
 /// Where a connection records the constraints that it has met.
-struct FoundPlace<'f> {
-    found_of: &'f mut Option<super::streams::FoundId>,
+struct ConstraintRecord<'f> {
+    found_id: &'f mut Option<super::streams::FoundId>,
     found: &'f mut mmb_base::Slab<
         super::streams::FoundId,
         FoundConstraints,
@@ -320,18 +322,18 @@ struct FoundPlace<'f> {
     >,
 }
 
-impl FoundPlace<'_> {
+impl ConstraintRecord<'_> {
     /// Records that a constraint of a rule is met. Returns whether now, for the first time, all constraints
     /// of the rule are met.
     fn completes(&mut self, rule: &StatefulRule, stream: &StreamRule, constraint: u8) -> bool {
-        let id = match *self.found_of {
+        let id = match *self.found_id {
             Some(id) => id,
             None => {
                 if self.found.try_reserve().is_err() {
                     return false;
                 }
                 let id = self.found.insert_reusing(|before| before);
-                *self.found_of = Some(id);
+                *self.found_id = Some(id);
                 id
             }
         };
@@ -365,7 +367,7 @@ impl<'s> Rules<'s> {
     }
 
     /// Processes a match of a constraint of a rule. Breaks if the rule ends the connection.
-    fn hit(&mut self, fired: Fired, constraint: u8, found: &mut FoundPlace<'_>) -> ControlFlow<()> {
+    fn hit(&mut self, fired: Fired, constraint: u8, found: &mut ConstraintRecord<'_>) -> ControlFlow<()> {
         if !self.live.contains(&fired.slot) {
             return ControlFlow::Continue(());
         }

@@ -11,9 +11,9 @@ use mmb_policy::settings::StreamsPerSource;
 use std::hash::{BuildHasher, RandomState};
 
 const SHARDS: usize = 256;
-/// Every source may have at least `LEAST` streams or one in `PART` of all places, whichever is more: see
-/// [`StreamsPerSource::Share`].
-const LEAST: usize = 64;
+/// Every source may have at least `MIN_STREAMS` streams or one in `PART` of all places, whichever is more:
+/// see [`StreamsPerSource::Share`].
+const MIN_STREAMS: usize = 64;
 const PART: usize = 256;
 
 /// A source of streams.
@@ -25,7 +25,7 @@ pub(super) struct StreamSource(u64);
 pub(super) struct StreamShares {
     hasher: RandomState,
     shards: Box<[HashTable<(u64, u32)>]>,
-    most: StreamsPerSource,
+    max: StreamsPerSource,
 }
 
 impl StreamShares {
@@ -33,15 +33,15 @@ impl StreamShares {
         StreamShares {
             hasher: RandomState::new(),
             shards: (0..SHARDS).map(|_| HashTable::new()).collect(),
-            most: StreamsPerSource::default(),
+            max: StreamsPerSource::default(),
         }
     }
 
     /// Sets the limit. If it is a fixed number, each of `workers` workers applies an equal part of it.
-    pub(super) fn configure(&mut self, most: StreamsPerSource, workers: usize) {
-        self.most = match most {
+    pub(super) fn configure(&mut self, max: StreamsPerSource, workers: usize) {
+        self.max = match max {
             StreamsPerSource::Share => StreamsPerSource::Share,
-            StreamsPerSource::AtMost(most) => StreamsPerSource::AtMost(most.div_ceil(workers.max(1) as u32)),
+            StreamsPerSource::AtMost(max) => StreamsPerSource::AtMost(max.div_ceil(workers.max(1) as u32)),
         };
     }
 
@@ -69,9 +69,9 @@ impl StreamShares {
             return Ok(true);
         };
         let count = *count as usize;
-        Ok(match self.most {
-            StreamsPerSource::Share => count < LEAST.max(places / PART) || count < free,
-            StreamsPerSource::AtMost(most) => count < most as usize,
+        Ok(match self.max {
+            StreamsPerSource::Share => count < MIN_STREAMS.max(places / PART) || count < free,
+            StreamsPerSource::AtMost(max) => count < max as usize,
         })
     }
 

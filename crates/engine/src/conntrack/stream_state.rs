@@ -7,8 +7,8 @@ use super::shared::WorkerState;
 use super::stream_event::{StreamEvent, StreamEventKind};
 use super::stream_header::stream_segment;
 use super::stream_ref::StreamRef;
-use super::streams::{BegunStream, Wanted};
-use super::watch::WatchedEvent;
+use super::streams::{BegunStream, WantedStream};
+use super::watched_events::WatchedEvent;
 use crate::compiled::StatefulRule;
 use crate::drop::DropReason;
 use mmb_conn::{Connection, ExtensionId, Tuple, proto};
@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 impl WorkerState {
     /// Opens the stream of a connection with these rules, if they need one. `arrived` is the tuple of the
-    /// connection's first packet. `before` describes the stream of the connection between the same ends that
-    /// the new one replaces.
+    /// connection's first packet. `predecessor` describes the stream of the connection between the same ends
+    /// that the new one replaces.
     ///
     /// # Errors
     /// There is no memory for the record, or the connection must not follow the one that it replaces.
@@ -29,11 +29,11 @@ impl WorkerState {
         rules: impl Iterator<Item = &'r Arc<StatefulRule>>,
         arrived: &Tuple,
         (packet, layout): (&Packet<'_>, &Layout),
-        before: Predecessor,
+        predecessor: Predecessor,
     ) -> Result<Option<StreamRef>, DropReason> {
-        let Some(wanted) = Wanted::of(rules, layout.l4_kind) else { return Ok(None) };
+        let Some(wanted) = WantedStream::new(rules, layout.l4_kind) else { return Ok(None) };
         let first = key::segment(packet, layout).map(|segment| stream_segment(&segment, packet, layout));
-        self.begin_wanted(&wanted, arrived, (first.as_ref(), before))
+        self.begin_wanted(&wanted, arrived, (first.as_ref(), predecessor))
     }
 
     /// Opens the stream of a connection that is restored. The bytes before are unknown.
@@ -45,14 +45,14 @@ impl WorkerState {
         rules: impl Iterator<Item = &'r Arc<StatefulRule>>,
         arrived: &Tuple,
     ) -> Result<Option<StreamRef>, DropReason> {
-        let Some(wanted) = Wanted::of(rules, arrived.proto) else { return Ok(None) };
+        let Some(wanted) = WantedStream::new(rules, arrived.proto) else { return Ok(None) };
         let first = (arrived.proto == proto::TCP).then(Segment::default);
         self.begin_wanted(&wanted, arrived, (first.as_ref(), Predecessor::default()))
     }
 
     fn begin_wanted(
         &mut self,
-        wanted: &Wanted,
+        wanted: &WantedStream,
         arrived: &Tuple,
         first: (Option<&Segment>, Predecessor),
     ) -> Result<Option<StreamRef>, DropReason> {
@@ -95,7 +95,7 @@ impl WorkerState {
     }
 
     /// When a connection ends, sends the checksums of its stream for the rules that ask for them.
-    pub(super) fn tell_digests(&mut self, connection: &Connection) {
+    pub(super) fn send_digests(&mut self, connection: &Connection) {
         if !self.is_watched() {
             return;
         }
@@ -109,13 +109,13 @@ impl WorkerState {
         let rules: Vec<_> = self.sets.rules(connection.ids.rule_set).map(Arc::clone).collect();
         let asks = |rule: &&Arc<StatefulRule>| rule.stream.as_ref().is_some_and(|stream| stream.digests);
         for rule in rules.iter().filter(asks) {
-            self.tell_stream(connection, Some(rule.id), (false, 0), kind.clone());
+            self.send_stream_event(connection, Some(rule.id), (false, 0), kind.clone());
         }
     }
 
     /// Sends an event about the stream of a connection. The bytes are those of the responder if `is_reply`,
     /// and end at `offset`.
-    pub(super) fn tell_stream(
+    pub(super) fn send_stream_event(
         &mut self,
         connection: &Connection,
         rule: Option<RuleId>,
@@ -130,7 +130,7 @@ impl WorkerState {
             return;
         }
         let [forward, _] = connection.tuples();
-        let arrived = Endpoints::of(&forward);
+        let arrived = Endpoints::from_tuple(&forward);
         let event = StreamEvent {
             at_ns: self.now_ns,
             kind,

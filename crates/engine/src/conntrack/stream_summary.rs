@@ -58,28 +58,30 @@ impl StreamSummary {
         if let Some(reason) = ended {
             *self.ended.entry(reason).or_default() += 1;
         }
-        let Some(StreamInfo { levels: [forward, reply], kept, early, edits, .. }) = info else { return };
+        let Some(StreamInfo { levels: [forward, reply], buffered, out_of_order, edits, .. }) = info else {
+            return;
+        };
         *self.levels.entry((*forward).max(*reply).name()).or_default() += 1;
         *self.states.entry(state).or_default() += 1;
-        let sum = |of: [usize; 2]| of.into_iter().sum::<usize>() as u64;
-        self.kept += sum(*kept);
-        self.waiting += sum(*early);
+        let sum = |counts: [usize; 2]| counts.into_iter().sum::<usize>() as u64;
+        self.kept += sum(*buffered);
+        self.waiting += sum(*out_of_order);
         self.held += sum(edits.map(|edits| edits.held));
-        self.unsent += edits.iter().map(|edits| edits.waiting).sum::<u64>();
+        self.unsent += edits.iter().map(|edits| edits.unsent).sum::<u64>();
     }
 }
 
 impl Conntrack {
-    /// Counts the streams of the connections in `most` slots from `first`. Also returns where to continue.
-    pub(crate) fn count_streams(&self, first: ConnId, most: usize) -> (Option<ConnId>, StreamSummary) {
+    /// Counts the streams of the connections in `max` slots from `first`. Also returns where to continue.
+    pub(crate) fn count_streams(&self, first: ConnId, max: usize) -> (Option<ConnId>, StreamSummary) {
         let streams = &self.state.streams;
         let mut summary = StreamSummary {
             usage: streams.table.usage(),
-            expected: streams.tools.helpers.expected.counts(),
+            expected: streams.tools.helpers.expectations.counts(),
             ..StreamSummary::default()
         };
         let next =
-            self.table.scan(first, most, &mut |_, connection| match self.state.stream_info(connection) {
+            self.table.scan(first, max, &mut |_, connection| match self.state.stream_info(connection) {
                 Some(stream) => summary.count(connection.state.name(), &stream),
                 // The connection had a stream, which its ends have closed or reset.
                 None if self.state.has_stream(connection) => {}

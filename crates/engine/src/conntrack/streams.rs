@@ -11,18 +11,18 @@
 //! After a rule has closed or silenced a connection, its record stays until the connection times out, and all
 //! later packets are dropped.
 
-use super::edited::{EditedConnection, EditedConnections, EditedId};
+use super::edit_trace::EditTrace;
+use super::edited_connections::{EditedConnection, EditedConnections, EditedId};
 use super::helper::{HelperId, Helpers};
-use super::rule_sets::MOST_RULES;
-use super::saved::SavedEnd;
+use super::rule_sets::MAX_RULES;
+use super::saved_connection::SavedEnd;
 use super::stream_event::StreamEvents;
 use super::stream_http::{HttpId, HttpWork};
 use super::stream_pools::{Exchanged, RetiredPools};
 use super::stream_ref::{FollowedId, StreamRef};
 use super::stream_shares::{StreamShares, StreamSource};
 use super::stream_sizes::stream_limits;
-use super::stream_trace::EditTrace;
-use crate::compiled::{MOST_REPLACED, Snapshot, StatefulRule, StreamPatterns};
+use crate::compiled::{MAX_REPLACEMENT_BYTES, Snapshot, StatefulRule, StreamPatterns};
 use crate::drop::DropReason;
 use crate::verdict::VECTOR;
 use arrayvec::ArrayVec;
@@ -54,11 +54,11 @@ pub(super) struct StreamEnd {
     /// The reason for which its packets are dropped.
     pub(super) reason: DropReason,
     /// The rule that ended the connection.
-    pub(super) by: Option<RuleSlot>,
+    pub(super) rule: Option<RuleSlot>,
     /// Packets other than RSTs are answered with a RST.
     pub(super) answers: bool,
     /// Whether the receiver of such a packet gets a RST too.
-    pub(super) tells: ReceiverReset,
+    pub(super) receiver_reset: ReceiverReset,
 }
 
 /// Which packets of an ended connection also cause a RST to their receiver, since the receiver no longer gets
@@ -121,9 +121,9 @@ impl FollowedStream {
             StreamPhase::Ended(end) => Some(end),
             StreamPhase::Reset(_) => Some(StreamEnd {
                 reason: DropReason::StreamOutOfWindow,
-                by: None,
+                rule: None,
                 answers: true,
-                tells: ReceiverReset::Never,
+                receiver_reset: ReceiverReset::Never,
             }),
         }
     }
@@ -144,7 +144,7 @@ pub(super) struct SearchState {
     pub(super) set: u32,
     pub(super) scans: [Option<ScanState>; 2],
     /// The offsets at which `scans` started.
-    pub(super) begun: [u64; 2],
+    pub(super) scan_starts: [u64; 2],
     pub(super) hello: Option<HelloId>,
     pub(super) found: Option<FoundId>,
     pub(super) http: Option<HttpId>,
@@ -154,7 +154,7 @@ pub(super) struct SearchState {
 }
 
 /// Which constraints of rules with several constraints a connection has met: one bit for each constraint.
-pub(super) type FoundConstraints = ArrayVec<(RuleVersion, u16), MOST_RULES>;
+pub(super) type FoundConstraints = ArrayVec<(RuleVersion, u16), MAX_RULES>;
 
 /// The streams of a worker.
 #[derive(Debug)]
@@ -215,7 +215,7 @@ enum Refused {
 
 /// What the rules of a new connection need of its stream.
 #[derive(Default)]
-pub(super) struct Wanted {
+pub(super) struct WantedStream {
     levels: [Level; 2],
     searches: [bool; 2],
     digests: bool,
@@ -224,10 +224,13 @@ pub(super) struct Wanted {
     has_helper: bool,
 }
 
-impl Wanted {
+impl WantedStream {
     /// What the rules of a connection of this protocol need; `None` if they need no stream.
-    pub(super) fn of<'r>(rules: impl Iterator<Item = &'r Arc<StatefulRule>>, proto: u8) -> Option<Wanted> {
-        let mut wanted: Option<Wanted> = None;
+    pub(super) fn new<'r>(
+        rules: impl Iterator<Item = &'r Arc<StatefulRule>>,
+        proto: u8,
+    ) -> Option<WantedStream> {
+        let mut wanted: Option<WantedStream> = None;
         for rule in rules.filter_map(|rule| rule.stream.as_deref()) {
             let levels = rule.levels_of(proto);
             if levels == [Level::None; 2] {
@@ -273,7 +276,7 @@ impl Streams {
         self.awaits_payload = false;
         if snapshot.stream_rules == 0 {
             if self.has_pools && self.followed.is_empty() {
-                self.give_up(&mut exchanged.retired);
+                self.retire_pools(&mut exchanged.retired);
             }
             self.tools.set = None;
             self.tools.http.configure(None, snapshot.generation, exchanged);
@@ -290,7 +293,7 @@ impl Streams {
     }
 
     /// Retires the pools, after the last stream has ended under a policy without rules on streams.
-    fn give_up(&mut self, retired: &mut RetiredPools) {
+    fn retire_pools(&mut self, retired: &mut RetiredPools) {
         if let Ok(payload) = self.table.adopt(ChunkPool::default()) {
             retired.payload(payload);
         }
@@ -306,7 +309,7 @@ impl Streams {
         self.awaits_payload = false;
         let Some(offered) = offer.payload.take() else { return };
         match self.table.adopt(offered) {
-            Ok(before) => retired.payload(before),
+            Ok(previous) => retired.payload(previous),
             Err(offered) => {
                 offer.payload = Some(offered);
                 self.awaits_payload = true;
@@ -323,7 +326,7 @@ impl Streams {
     /// The highest number of simultaneous streams so far, and the used bytes of the pools.
     pub(super) fn taken(&self) -> [u64; 2] {
         let states = self.tools.scanner.as_ref().map_or(0, Scanner::touched) + self.tools.http.touched();
-        [u64::from(self.table.most_at_once()), self.table.payload_pool().touched() + states]
+        [u64::from(self.table.peak_streams()), self.table.payload_pool().touched() + states]
     }
 
     /// Drops all open searches, which use earlier sets of patterns, and adopts the set in force.
@@ -339,16 +342,16 @@ impl Streams {
     }
 
     /// Opens the stream of a new connection. `arrived` is the tuple of its first packet, `first` the TCP
-    /// segment of that packet. `before` describes the stream of the connection between the same ends that the
-    /// new one replaces.
+    /// segment of that packet. `predecessor` describes the stream of the connection between the same ends
+    /// that the new one replaces.
     pub(super) fn begin(
         &mut self,
-        wanted: &Wanted,
+        wanted: &WantedStream,
         arrived: &Tuple,
-        (first, before): (Option<&Segment>, Predecessor),
+        (first, predecessor): (Option<&Segment>, Predecessor),
         now_ms: u64,
     ) -> Result<BegunStream, DropReason> {
-        if before.has_unanswered_data && wanted.levels.iter().any(|level| *level >= Level::Guard) {
+        if predecessor.has_unanswered_data && wanted.levels.iter().any(|level| *level >= Level::Guard) {
             return Err(DropReason::StreamOutOfWindow);
         }
         self.followed.try_reserve().map_err(|_| DropReason::ConnNoMemory)?;
@@ -363,7 +366,7 @@ impl Streams {
         let mut end = None;
         let stream = match self.open(wanted, source, first, now_ms) {
             Ok(stream) => {
-                self.table.succeed(stream, before);
+                self.table.set_predecessor(stream, predecessor);
                 self.shares.begin(source);
                 Some(stream)
             }
@@ -379,9 +382,9 @@ impl Streams {
                 };
                 end = Some(StreamEnd {
                     reason,
-                    by: None,
+                    rule: None,
                     answers,
-                    tells: if answers { ReceiverReset::Once } else { ReceiverReset::Never },
+                    receiver_reset: if answers { ReceiverReset::Once } else { ReceiverReset::Never },
                 });
                 None
             }
@@ -414,13 +417,13 @@ impl Streams {
     }
 
     /// The stream in the table of streams; `None` if it has ended.
-    pub(super) fn edited(&self, stream: StreamRef) -> Option<StreamId> {
+    pub(super) fn stream_id(&self, stream: StreamRef) -> Option<StreamId> {
         self.followed[self.live(stream)?].stream
     }
 
     /// Whether both ends count the same sequence numbers, so that tracking may use numbers as they arrive.
     pub(super) fn is_unshifted(&self, stream: StreamRef) -> bool {
-        let stream = if stream.is_edited { self.edited(stream) } else { None };
+        let stream = if stream.is_edited { self.stream_id(stream) } else { None };
         stream.is_none_or(|stream| self.table.is_unshifted(stream))
     }
 
@@ -436,7 +439,7 @@ impl Streams {
         if let Some(end) = followed.end() {
             return Err(if end.answers { SavedEnd::Answered } else { SavedEnd::Silent });
         }
-        if followed.http().is_some_and(|http| self.tools.http.is_within_message(http)) {
+        if followed.http().is_some_and(|http| self.tools.http.has_own_framing(http)) {
             return Err(SavedEnd::Answered);
         }
         match followed.stream {
@@ -450,16 +453,16 @@ impl Streams {
     /// Whether a rule has ended a connection.
     pub(super) fn is_ended_by_rule(&self, stream: StreamRef) -> bool {
         let end = self.live(stream).and_then(|id| self.followed[id].end());
-        end.is_some_and(|end| end.by.is_some())
+        end.is_some_and(|end| end.rule.is_some())
     }
 
     /// Creates the record of a restored connection that must not continue.
-    pub(super) fn begin_over(&mut self, over: SavedEnd) -> Result<StreamRef, DropReason> {
+    pub(super) fn begin_ended(&mut self, saved_end: SavedEnd) -> Result<StreamRef, DropReason> {
         self.followed.try_reserve().map_err(|_| DropReason::ConnNoMemory)?;
         self.serials = self.serials.wrapping_add(1);
-        let (serial, answers) = (self.serials, over == SavedEnd::Answered);
-        let tells = if answers { ReceiverReset::Unknown([false; 2]) } else { ReceiverReset::Never };
-        let end = StreamEnd { reason: DropReason::StreamLost, by: None, answers, tells };
+        let (serial, answers) = (self.serials, saved_end == SavedEnd::Answered);
+        let receiver_reset = if answers { ReceiverReset::Unknown([false; 2]) } else { ReceiverReset::Never };
+        let end = StreamEnd { reason: DropReason::StreamLost, rule: None, answers, receiver_reset };
         let followed = FollowedStream { serial, phase: StreamPhase::Ended(end), ..FollowedStream::default() };
         Ok(StreamRef { id: self.followed.insert(followed), serial, is_edited: false })
     }
@@ -500,12 +503,12 @@ impl Streams {
 
     /// Frees the stream of a connection that an end has reset. If a direction was guarded, all later packets
     /// are dropped.
-    pub(super) fn reset(&mut self, id: FollowedId, of: StreamId) {
-        let levels = self.table.levels(of);
-        let before = self.table.predecessor(of);
+    pub(super) fn reset(&mut self, id: FollowedId, stream: StreamId) {
+        let levels = self.table.levels(stream);
+        let predecessor = self.table.predecessor(stream);
         self.release(id);
         self.followed[id].phase = match levels.iter().any(|level| *level >= Level::Guard) {
-            true => StreamPhase::Reset(before),
+            true => StreamPhase::Reset(predecessor),
             false => StreamPhase::Finished(FinishedEnds::default()),
         };
     }
@@ -515,7 +518,7 @@ impl Streams {
         let Some(id) = self.live(stream) else { return Predecessor::default() };
         match (self.followed[id].stream, &self.followed[id].phase) {
             (Some(stream), _) => self.table.predecessor(stream),
-            (None, StreamPhase::Reset(before)) => *before,
+            (None, StreamPhase::Reset(predecessor)) => *predecessor,
             (None, _) => Predecessor::default(),
         }
     }
@@ -524,12 +527,12 @@ impl Streams {
     /// its share, replaces a half-open stream of the same source.
     fn open(
         &mut self,
-        wanted: &Wanted,
+        wanted: &WantedStream,
         source: StreamSource,
         first: Option<&Segment>,
         now_ms: u64,
     ) -> Result<StreamId, Refused> {
-        let places = self.table.places();
+        let places = self.table.max_streams();
         let free = places.saturating_sub(self.table.len());
         if !self.shares.admits(source, (places, free)).map_err(|_| Refused::Unfit)? {
             let is_replaced = self.replace_half_open(now_ms, DropReason::StreamPerSource, Some(source));
@@ -553,14 +556,14 @@ impl Streams {
     /// found.
     fn replace_half_open(&mut self, now_ms: u64, reason: DropReason, source: Option<StreamSource>) -> bool {
         let followed = &self.followed;
-        let is_meant = |owner| match (FollowedId::new(owner), source) {
+        let is_eligible = |owner| match (FollowedId::new(owner), source) {
             (None, _) => false,
             (Some(_), None) => true,
             (Some(id), Some(source)) => followed[id].source == source,
         };
-        let Some(victim) = self.table.half_open(now_ms, is_meant) else { return false };
+        let Some(victim) = self.table.half_open(now_ms, is_eligible) else { return false };
         let Some(id) = FollowedId::new(self.table.owner(victim)) else { return false };
-        self.stop(id, StreamEnd { reason, by: None, answers: true, tells: ReceiverReset::Never });
+        self.stop(id, StreamEnd { reason, rule: None, answers: true, receiver_reset: ReceiverReset::Never });
         true
     }
 
@@ -609,7 +612,7 @@ impl SearchTools {
             found: Slab::default(),
             http: HttpWork::default(),
             edit_scratch: EditScratch::default(),
-            replaced: Vec::with_capacity(MOST_REPLACED),
+            replaced: Vec::with_capacity(MAX_REPLACEMENT_BYTES),
             trace: None,
             helpers: Helpers::new(seed),
         }
@@ -623,7 +626,7 @@ impl SearchTools {
         let scanner = offer.bytes.take_larger(self.scanner.as_ref(), retired);
         let is_new = scanner.is_some();
         if let Some(scanner) = scanner {
-            self.scanner.replace(scanner).into_iter().for_each(|before| retired.scanner(before));
+            self.scanner.replace(scanner).into_iter().for_each(|previous| retired.scanner(previous));
         }
         if is_new || self.set.as_ref().map(digest) != patterns.bytes.as_ref().map(digest) {
             self.set.clone_from(&patterns.bytes);
@@ -638,8 +641,8 @@ impl SearchTools {
         }
         let names = offer.take_names(generation, patterns.names.as_ref(), retired);
         if names.is_some() || patterns.names.is_none() {
-            let before = std::mem::replace(&mut self.names, names);
-            before.into_iter().for_each(|(scanner, _)| retired.scanner(scanner));
+            let previous = std::mem::replace(&mut self.names, names);
+            previous.into_iter().for_each(|(scanner, _)| retired.scanner(scanner));
         }
         self.http.configure(patterns.http.as_ref(), generation, exchanged);
         self.adopt_set(generation, exchanged)

@@ -2,13 +2,13 @@
 //! between two vectors, and returns where the next task continues.
 
 use super::info::ConnectionInfo;
-use super::save::EncodedConnections;
-use super::saved::{LeftOutConnection, SavedConnection};
+use super::saved_connection::{LeftOutConnection, SavedConnection};
+use super::state_file::EncodedConnections;
 use super::tracking::Conntrack;
-use super::watch::Watcher;
+use super::watched_events::Watcher;
 use crate::compiled::{AffectedConnections, RuleLineage, Snapshot, StatefulChange};
 use crate::drop::DropReason;
-use mmb_conn::nat::AHEAD;
+use mmb_conn::nat::MAX_PREFETCHED;
 use mmb_conn::{CloseReason, ConnId, Connection, RuleSetId};
 use mmb_policy::{ConnectionFilter, RuleId};
 use std::collections::BTreeMap;
@@ -46,33 +46,33 @@ impl LoadSummary {
 }
 
 impl Conntrack {
-    /// The connections that a filter matches, in `most` slots from `first`.
+    /// The connections that a filter matches, in `max` slots from `first`.
     pub(crate) fn list(
         &self,
         filter: &ConnectionFilter,
         first: ConnId,
-        most: usize,
+        max: usize,
     ) -> (Option<ConnId>, Vec<ConnectionInfo>) {
         let mut found = Vec::new();
-        let next = self.table.scan(first, most, &mut |id, connection| {
+        let next = self.table.scan(first, max, &mut |id, connection| {
             let info = self.info(id, connection);
-            if info.is_meant_by(filter) {
+            if info.matches(filter) {
                 found.push(info);
             }
         });
         (next, found)
     }
 
-    /// Ends the connections that a filter matches, in `most` slots from `first`. Also returns their number.
+    /// Ends the connections that a filter matches, in `max` slots from `first`. Also returns their number.
     pub(crate) fn kill(
         &mut self,
         filter: &ConnectionFilter,
         first: ConnId,
-        most: usize,
+        max: usize,
     ) -> (Option<ConnId>, u64) {
         let mut ended = Vec::new();
-        let next = self.table.scan(first, most, &mut |id, connection| {
-            if self.info(id, connection).is_meant_by(filter) {
+        let next = self.table.scan(first, max, &mut |id, connection| {
+            if self.info(id, connection).matches(filter) {
                 ended.push(id);
             }
         });
@@ -81,17 +81,17 @@ impl Conntrack {
         (next, ended.len() as u64)
     }
 
-    /// Ends the connections with a rule that a change removes, in `most` slots from `first`. Also returns
+    /// Ends the connections with a rule that a change removes, in `max` slots from `first`. Also returns
     /// their number.
     pub(crate) fn kill_removed(
         &mut self,
         change: &StatefulChange,
         first: ConnId,
-        most: usize,
+        max: usize,
     ) -> (Option<ConnId>, u64) {
         let mut ended = Vec::new();
         let sets = &self.state.sets;
-        let next = self.table.scan(first, most, &mut |id, connection| {
+        let next = self.table.scan(first, max, &mut |id, connection| {
             if sets.rules(connection.ids.rule_set).any(|rule| change.removes(rule.line)) {
                 ended.push(id);
             }
@@ -100,37 +100,37 @@ impl Conntrack {
         (next, ended.len() as u64)
     }
 
-    /// The numbers of connections that a change of the policy affects, in `most` rule sets from `first`.
+    /// The numbers of connections that a change of the policy affects, in `max` rule sets from `first`.
     pub(crate) fn affected(
         &self,
         snapshot: &Snapshot,
         change: &StatefulChange,
         first: RuleSetId,
-        most: u32,
+        max: u32,
     ) -> (Option<RuleSetId>, AffectedConnections) {
-        self.state.sets.affected(snapshot, change, first, most)
+        self.state.sets.affected(snapshot, change, first, max)
     }
 
-    /// Replaces the content of `found` by the connections in `most` slots from `first`, encoded for a file.
+    /// Replaces the content of `found` by the connections in `max` slots from `first`, encoded for a file.
     /// Returns the next slot, and how many of these connections must not continue.
     pub(crate) fn save(
         &self,
         snapshot: &Snapshot,
         first: ConnId,
-        most: usize,
+        max: usize,
         found: &mut EncodedConnections,
     ) -> (Option<ConnId>, u64) {
         found.clear();
-        let (mut over, mut rules) = (0, Vec::new());
-        let next = self.table.scan(first, most, &mut |_, connection| {
+        let (mut ended, mut rules) = (0, Vec::new());
+        let next = self.table.scan(first, max, &mut |_, connection| {
             let saved = self.saved(snapshot, connection, std::mem::take(&mut rules));
             found.push(&saved);
             // A connection that its own ends have closed loses nothing, so it is not counted.
             let is_closed = saved.connection.state.is_closed() && !self.is_ended_by_rule(connection);
-            over += u64::from(saved.over.is_some() && !is_closed);
+            ended += u64::from(saved.end.is_some() && !is_closed);
             rules = saved.rules;
         });
-        (next, over)
+        (next, ended)
     }
 
     /// Records that packets of any connection may have been missed until now. The time is one millisecond
@@ -152,23 +152,26 @@ impl Conntrack {
         // that.
         self.resync();
         self.end_other_flows();
-        let (before, mut made) = (self.table.len(), 0);
-        let mut there = Vec::new();
-        for (at, (saved, rules)) in requests.iter().enumerate() {
-            if at % AHEAD == 0 {
-                self.prefetch_restored(snapshot, &requests[at..requests.len().min(at + AHEAD)]);
+        let (previous_len, mut restored_count) = (self.table.len(), 0);
+        let mut slots = Vec::new();
+        for (index, (saved, rules)) in requests.iter().enumerate() {
+            if index % MAX_PREFETCHED == 0 {
+                self.prefetch_restored(
+                    snapshot,
+                    &requests[index..requests.len().min(index + MAX_PREFETCHED)],
+                );
             }
             // The policy may have changed since the request was made.
-            there.clear();
-            there.extend(rules.iter().filter_map(|rule| snapshot.slot_of(*rule)));
+            slots.clear();
+            slots.extend(rules.iter().filter_map(|rule| snapshot.slot_of(*rule)));
             let restored = match self.table.would_have_timed_out(&saved.connection) {
                 true => Err(LeftOutConnection::TIMEOUT),
-                false => self.restore(snapshot, saved, &there).map_err(DropReason::name),
+                false => self.restore(snapshot, saved, &slots).map_err(DropReason::name),
             };
             match restored {
                 Ok(()) => {
-                    made += 1;
-                    summary.lost_rules += u64::from(there.len() < saved.rules.len());
+                    restored_count += 1;
+                    summary.lost_rules += u64::from(slots.len() < saved.rules.len());
                 }
                 Err(reason) => {
                     summary.leave_out(reason, 1);
@@ -177,8 +180,8 @@ impl Conntrack {
             }
         }
         // A full table evicts some of the restored connections, or some that existed before.
-        let evicted = (before + made).saturating_sub(self.table.len());
-        summary.connections = made.saturating_sub(evicted) as u64;
+        let evicted = (previous_len + restored_count).saturating_sub(self.table.len());
+        summary.connections = restored_count.saturating_sub(evicted) as u64;
         summary.leave_out(DropReason::ConnFull.name(), evicted as u64);
         (summary, left_out)
     }
@@ -186,7 +189,7 @@ impl Conntrack {
     /// Prefetches the slots of connections that will be restored, the index buckets of their tuples, and what
     /// NAT reads. The mapping is assumed to be that of the first rule.
     fn prefetch_restored(&self, snapshot: &Snapshot, requests: &[RestoreRequest]) {
-        self.table.prefetch_places(requests.len(), &self.state).for_each(|id| self.state.cache.prefetch(id));
+        self.table.prefetch_slots(requests.len(), &self.state).for_each(|id| self.state.cache.prefetch(id));
         for (saved, _) in requests {
             let [forward, reply] = &saved.connection.tuples;
             self.table.prefetch(reply, forward);
@@ -205,10 +208,10 @@ impl Conntrack {
     }
 
     /// Claims those of this worker's connections that a prepared change of the hash distribution would assign
-    /// to other workers. Visits `most` slots from `first`, and returns where to continue.
-    pub(crate) fn claim_moved(&mut self, first: ConnId, most: usize) -> Option<ConnId> {
+    /// to other workers. Visits `max` slots from `first`, and returns where to continue.
+    pub(crate) fn claim_moved(&mut self, first: ConnId, max: usize) -> Option<ConnId> {
         let Conntrack { table, state, .. } = self;
-        table.scan(first, most, &mut |id, _| {
+        table.scan(first, max, &mut |id, _| {
             // If another worker has meanwhile created a connection with this tuple, the tuple stays with that
             // worker.
             let _ = state.shared.claim(table, id, state.worker);
@@ -245,14 +248,14 @@ impl Conntrack {
         rules.extend(self.state.sets.ids_in_force(snapshot, connection.ids.rule_set));
         let mut extension =
             connection.ids.extension.map(|id| *self.state.extensions.get(id)).unwrap_or_default();
-        let mut over = None;
+        let mut end = None;
         // Streams are not saved, but what they add to the sequence numbers is.
         if let Some(stream) = extension.stream.take() {
             match self.state.streams.shifts(stream, connection.tuples()[0].proto) {
                 Ok(shifts) => extension.shift(shifts),
-                Err(end) => over = Some(end),
+                Err(saved_end) => end = Some(saved_end),
             }
         }
-        SavedConnection::of(connection, self.state.now_ms, extension, over, rules)
+        SavedConnection::new(connection, self.state.now_ms, extension, end, rules)
     }
 }

@@ -4,21 +4,21 @@
 //! vectors (`control`).
 
 use super::backoff::SearchBackoffs;
-use super::cache::{FlowCache, VerdictId};
+use super::cached_unreplied::CachedUnreplied;
 use super::extension::Extensions;
 use super::flow_state::FlowState;
 use super::fold_rounds::FoldRounds;
 use super::isn::SequenceNumbers;
-use super::lookups::Lookups;
+use super::lookup_keys::LookupKeys;
 use super::offloaded_flows::OffloadedFlows;
 use super::packet_event::SuppressedRules;
-use super::reliant::ReliantConnections;
 use super::rule_sets::StatefulRuleSets;
 use super::shared::{SharedState, WorkerState};
 use super::streams::Streams;
+use super::verdict_cache::{VerdictCache, VerdictId};
 use crate::cells::{RuleCells, WorkerCells};
 use crate::compiled::Snapshot;
-use crate::made::{MadePacket, MadePackets};
+use crate::generated::{GeneratedPacket, GeneratedQueue};
 use crate::rate::RateLimit;
 use crate::server_cells::ServerCells;
 use crate::verdict::VECTOR;
@@ -43,7 +43,7 @@ const FRAGMENT_AGE_MS: u64 = 15_000;
 const HELD: u16 = 4096;
 const HELD_BYTES: usize = 4 << 20;
 /// The size of the largest packet that a stream generates, in bytes.
-const MOST_MADE: usize = 66 << 10;
+const MAX_GENERATED_BYTES: usize = 66 << 10;
 
 /// A worker's connections.
 pub(crate) struct Conntrack {
@@ -52,7 +52,7 @@ pub(crate) struct Conntrack {
     pub(super) fragments: FragmentTable,
     /// Fragments that arrived before the first fragment of their datagram.
     pub(super) held: HeldFragments,
-    pub(super) lookups: Lookups,
+    pub(super) lookup_keys: LookupKeys,
     pub(super) flow_states: Box<[FlowState; VECTOR]>,
     /// The `ct` state of each packet, if some rule matches on it.
     pub(super) ct_states: Box<[CtState; VECTOR]>,
@@ -63,7 +63,7 @@ pub(crate) struct Conntrack {
     pub(super) folding: FoldRounds,
     /// The cached verdict of each packet.
     pub(super) cached: Box<[Option<VerdictId>; VECTOR]>,
-    /// The lookup result of each entry of `lookups`.
+    /// The lookup result of each entry of `lookup_keys`.
     pub(super) found: Vec<Option<(ConnId, Direction)>>,
     /// A connection was created or ended since the vector was looked up: results in `found` may be outdated.
     pub(super) stale: bool,
@@ -75,7 +75,7 @@ pub(crate) struct Conntrack {
     /// Held packets that were lost since the host last read these counts.
     pub(super) lost: HeldLosses,
     /// Unreplied connections on which cached verdicts of the vector rely.
-    pub(super) reliant: ReliantConnections,
+    pub(super) cached_unreplied: CachedUnreplied,
     /// Some packets of the vector need no classification.
     pub(super) some_cached: bool,
     /// Back-off after searches that found no port to reclaim from another connection.
@@ -87,11 +87,11 @@ pub(crate) struct Conntrack {
     /// [`Snapshot::enabled_at`] of the last snapshot.
     enabled_at: u64,
     /// Packets that mmb generated and that wait for buffers of the host.
-    pub(super) made: MadePackets,
+    pub(super) generated: GeneratedQueue,
     /// The limit for RSTs of streams, which all workers share.
     pub(super) reset_limit: Option<RateLimit>,
     /// A buffer for the packet that a stream generates.
-    pub(super) made_bytes: Vec<u8>,
+    pub(super) generated_bytes: Vec<u8>,
     /// `set conn invalid drop`.
     pub(super) drops_invalid: bool,
     /// The rules whose events were suppressed.
@@ -117,7 +117,7 @@ impl Conntrack {
                     SequenceNumbers::new(seeds.shared(Purpose::SequenceNumbers)),
                 ),
                 cells,
-                cache: FlowCache::default(),
+                cache: VerdictCache::default(),
                 rule_cells: RuleCells::default(),
                 server_cells: ServerCells::default(),
                 watchers: Vec::new(),
@@ -129,7 +129,7 @@ impl Conntrack {
             },
             fragments: FragmentTable::new(seed(Purpose::FragmentIndex), DATAGRAMS, FRAGMENT_AGE_MS),
             held: HeldFragments::new(seed(Purpose::HeldFragmentIndex), FRAGMENT_AGE_MS, HELD, HELD_BYTES),
-            lookups: Lookups::new(),
+            lookup_keys: LookupKeys::new(),
             flow_states: Box::new([FlowState::Untracked; VECTOR]),
             ct_states: Box::new([CtState::Untracked; VECTOR]),
             quick: QuickResult::default(),
@@ -141,24 +141,24 @@ impl Conntrack {
             refused: Vec::with_capacity(VECTOR),
             noted_seqs: Vec::with_capacity(VECTOR),
             lost: HeldLosses::default(),
-            reliant: ReliantConnections::default(),
+            cached_unreplied: CachedUnreplied::default(),
             some_cached: false,
             backoffs: SearchBackoffs::new(),
             cursor: ReclaimCursor::default(),
             busy: false,
             enabled_at: 0,
-            made: MadePackets::new(),
+            generated: GeneratedQueue::new(),
             reset_limit: None,
-            made_bytes: Vec::with_capacity(MOST_MADE),
+            generated_bytes: Vec::with_capacity(MAX_GENERATED_BYTES),
             drops_invalid: false,
             suppressed: SuppressedRules::default(),
         }
     }
 
-    /// Applies the settings of a policy. `before` is the previous policy.
-    pub(crate) fn configure(&mut self, snapshot: &Arc<Snapshot>, before: Option<Arc<Snapshot>>) {
+    /// Applies the settings of a policy. `previous` is the previous policy.
+    pub(crate) fn configure(&mut self, snapshot: &Arc<Snapshot>, previous: Option<Arc<Snapshot>>) {
         self.configure_offload(snapshot);
-        self.begin_epoch(snapshot, before);
+        self.begin_epoch(snapshot, previous);
         self.suppressed.configure(snapshot.log_rules);
         self.configure_share(snapshot);
         let settings = &snapshot.connections;
@@ -167,7 +167,7 @@ impl Conntrack {
             self.table.resync(self.state.now_ms);
         }
         self.state.per_source = settings.per_source;
-        self.reset_limit = snapshot.answers.rate.map(RateLimit::of_answers);
+        self.reset_limit = snapshot.answers.rate.map(RateLimit::for_answers);
         self.state.server_cells = snapshot.server_cells[self.state.worker].clone();
         self.drops_invalid = settings.invalid == InvalidPackets::Drop;
         self.state.shared.nat().configure(settings);
@@ -205,7 +205,7 @@ impl Conntrack {
         // Several threads may read the host's clock. The clock of this worker never goes back.
         self.state.now_ns = self.state.now_ns.max(now_ns);
         self.state.now_ms = self.state.now_ns / 1_000_000;
-        self.tell_suppressed();
+        self.log_suppressed();
         if !self.state.streams.closed.is_empty() {
             self.finish_streams();
         }
@@ -213,8 +213,8 @@ impl Conntrack {
             let WorkerState { shared, streams, worker, .. } = &mut self.state;
             shared.pools.get(*worker).into_iter().for_each(|pools| streams.adopt_payload(&mut pools.open()));
         }
-        if self.state.streams.tools.helpers.expected.is_due(self.state.now_ms) {
-            self.give_up_expected();
+        if self.state.streams.tools.helpers.expectations.is_due(self.state.now_ms) {
+            self.remove_expired();
         }
         self.walk_flows();
         if !self.table.is_empty() {
@@ -269,8 +269,8 @@ impl Conntrack {
 
     /// Takes the oldest generated packet.
     #[inline]
-    pub(crate) fn take_made(&mut self) -> Option<MadePacket> {
-        self.made.pop()
+    pub(crate) fn take_generated(&mut self) -> Option<GeneratedPacket> {
+        self.generated.pop()
     }
 
     /// Reseeds the generator of header choices: its future numbers are independent of earlier ones.

@@ -31,14 +31,15 @@ impl Connections {
     ///
     /// # Errors
     /// A worker does not answer.
-    pub fn kill_of_server(&self, of: &ServerConnections) -> Result<u64, NoAnswer> {
-        let (of, mut killed) = (Arc::new(of.clone()), 0);
+    pub fn kill_server_connections(&self, server: &ServerConnections) -> Result<u64, NoAnswer> {
+        let (server, mut killed) = (Arc::new(server.clone()), 0);
         for worker in 0..self.workers.len() {
             let mut from = Some(ConnId::FIRST);
             while let Some(first) = from {
-                let of = Arc::clone(&of);
-                let (next, ended) =
-                    self.ask(worker, move |conntrack, _| conntrack.kill_of_server(&of, first, CHUNK))?;
+                let server = Arc::clone(&server);
+                let (next, ended) = self.ask(worker, move |conntrack, _| {
+                    conntrack.kill_server_connections(&server, first, CHUNK)
+                })?;
                 killed += ended;
                 from = next;
             }

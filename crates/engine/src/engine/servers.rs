@@ -17,17 +17,17 @@ impl Engine {
         command: &ServerCommand,
     ) -> Result<Vec<OrderedServer>, UnknownServer> {
         let ordered = self.compiler.servers_mut().order(now_ms, command)?;
-        self.tell_open_servers();
+        self.send_open_servers();
         Ok(ordered)
     }
 
     /// Passes to workers which servers accept new connections.
-    pub(super) fn tell_open_servers(&mut self) {
+    pub(super) fn send_open_servers(&mut self) {
         self.common.set_open_servers(self.compiler.servers_mut().take_changes());
     }
 
     /// Identifies the connections that a server has in these rules, for
-    /// [`Connections::kill_of_server`](crate::Connections::kill_of_server).
+    /// [`Connections::kill_server_connections`](crate::Connections::kill_server_connections).
     pub fn server_connections(&self, server: ServerName, rules: &[OrderedServer]) -> ServerConnections {
         ServerConnections(self.compiler.servers().slots_of(server, rules))
     }

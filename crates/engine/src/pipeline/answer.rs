@@ -10,20 +10,20 @@ use mmb_classify::RuleSlot;
 use mmb_packet::Packet;
 
 impl Pipeline {
-    /// Returns the verdict on a packet of the vector that the rule `by` drops. If the rule rejects, answers
+    /// Returns the verdict on a packet of the vector that the rule `drop_rule` drops. If the rule rejects, answers
     /// the packet from its bytes as they were received.
     #[inline]
     pub(super) fn dropped_by(
         &mut self,
         snapshot: &Snapshot,
-        by: RuleSlot,
-        at: usize,
+        drop_rule: RuleSlot,
+        index: usize,
         packet: &Packet<'_>,
     ) -> Verdict {
-        let verdict = snapshot.actions.at(by.index()).rule_verdict();
+        let verdict = snapshot.actions.at(drop_rule.index()).rule_verdict();
         if let RuleVerdict::Reject(reject) = verdict {
-            let mtu = snapshot.own_mtu(packet.port) as usize;
-            self.answers.reject(reject, mtu, packet, &self.work.layouts[at], &mut self.not_applied);
+            let mtu = snapshot.ingress_mtu(packet.port) as usize;
+            self.answers.reject(reject, mtu, packet, &self.work.layouts[index], &mut self.not_applied);
         }
         Verdict::Drop(verdict.drop_reason())
     }
@@ -31,8 +31,8 @@ impl Pipeline {
     /// Whether some of these packets, which arrived on one port, may exceed the MTU of their egress port.
     /// False if MTU errors are off.
     #[inline]
-    pub(super) fn may_exceed(snapshot: &Snapshot, route: &Route, packets: &[Packet<'_>]) -> bool {
-        let Some((_, mtu)) = route.to.filter(|_| snapshot.answers.mtu_errors) else { return false };
+    pub(super) fn may_exceed_mtu(snapshot: &Snapshot, route: &Route, packets: &[Packet<'_>]) -> bool {
+        let Some((_, mtu)) = route.egress.filter(|_| snapshot.answers.mtu_errors) else { return false };
         packets.iter().any(|packet| packet.len() > packet.link.header_len() + mtu as usize)
     }
 
@@ -44,14 +44,14 @@ impl Pipeline {
         packets: &[Packet<'_>],
         verdicts: &[Verdict],
     ) {
-        for ((at, packet), verdict) in (0..=u8::MAX).zip(packets).zip(verdicts) {
-            let layout = &self.work.layouts[usize::from(at)];
+        for ((index, packet), verdict) in (0..=u8::MAX).zip(packets).zip(verdicts) {
+            let layout = &self.work.layouts[usize::from(index)];
             if let Verdict::Send(_) = verdict
-                && let Some((_, mtu)) = snapshot.route(packet.port).to
+                && let Some((_, mtu)) = snapshot.route(packet.port).egress
                 && l3_len(packet, layout) > mtu as usize
             {
-                let mtus = (mtu, snapshot.own_mtu(packet.port) as usize);
-                self.answers.prepare_mtu_error(at, mtus, packet, layout);
+                let mtus = (mtu, snapshot.ingress_mtu(packet.port) as usize);
+                self.answers.prepare_mtu_error(index, mtus, packet, layout);
             }
         }
     }

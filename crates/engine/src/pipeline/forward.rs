@@ -19,12 +19,12 @@ pub(super) fn forward<'l>(
 ) {
     let mut sent = PortRun::default();
     let mut absorbed = 0;
-    for (at, ((packet, verdict), layout)) in packets.iter().zip(verdicts).zip(layouts).enumerate() {
-        if waits(at) {
+    for (index, ((packet, verdict), layout)) in packets.iter().zip(verdicts).zip(layouts).enumerate() {
+        if waits(index) {
             continue;
         }
         if let Verdict::Send(_) = verdict
-            && let Some((_, mtu)) = snapshot.route(packet.port).to
+            && let Some((_, mtu)) = snapshot.route(packet.port).egress
             && l3_len(packet, layout) > mtu as usize
         {
             *verdict = Verdict::Drop(DropReason::MtuExceeded);

@@ -14,27 +14,28 @@ use mmb_rewrite::{NotApplied, NotAppliedCounts};
 pub(super) struct PacketLimiter<'p> {
     packet: &'p Packet<'p>,
     layout: &'p Layout,
-    of: LimitedPacket,
+    limited: LimitedPacket,
     /// The ends of its connection, as the first packet has them.
-    first_ends: Option<Tuple>,
+    client_tuple: Option<Tuple>,
     not_applied: &'p mut NotAppliedCounts,
 }
 
 impl Pipeline {
     /// Prefetches the entries of the packets' addresses in the limits of the matched rules. `tracked`:
     /// connections were looked up, and per-packet rules were matched separately.
-    pub(super) fn fetch_limits(&self, snapshot: &Snapshot, packets: &[Packet<'_>], tracked: bool) {
+    pub(super) fn prefetch_limits(&self, snapshot: &Snapshot, packets: &[Packet<'_>], tracked: bool) {
         if snapshot.limit_rules == 0 {
             return;
         }
-        let of_all = std::iter::once(&self.scratch);
+        let all_rules = std::iter::once(&self.scratch);
         for scratch in
-            of_all.chain(snapshot.per_packet.as_ref().filter(|_| tracked).map(|_| &self.per_packet))
+            all_rules.chain(snapshot.per_packet.as_ref().filter(|_| tracked).map(|_| &self.per_packet))
         {
-            for at in scratch.matched().iter().map(|at| usize::from(*at)) {
+            for index in scratch.matched().iter().map(|index| usize::from(*index)) {
                 let limits = |slot: &&RuleSlot| snapshot.actions.at(slot.index()).limits();
-                for &slot in scratch.slots(at).iter().filter(limits) {
-                    let ends = || addresses(packets[at].bytes(), &self.work.layouts[at], Ingress::ANYWHERE);
+                for &slot in scratch.slots(index).iter().filter(limits) {
+                    let ends =
+                        || addresses(packets[index].bytes(), &self.work.layouts[index], Ingress::ANYWHERE);
                     snapshot.limit_rule(slot).into_iter().for_each(|rule| rule.prefetch(ends));
                 }
             }
@@ -48,23 +49,23 @@ impl<'p> PacketLimiter<'p> {
     pub(super) fn new(
         (packet, layout): (&'p Packet<'p>, &'p Layout),
         conntrack: &Conntrack,
-        (first_ends, begins): (Option<Tuple>, bool),
+        (client_tuple, begins): (Option<Tuple>, bool),
         not_applied: &'p mut NotAppliedCounts,
     ) -> PacketLimiter<'p> {
-        let now = Ticks::of_ns(conntrack.now_ns());
-        let of = LimitedPacket { now, bytes: packet.len() as u64, begins };
-        PacketLimiter { packet, layout, of, first_ends, not_applied }
+        let now = Ticks::from_ns(conntrack.now_ns());
+        let limited = LimitedPacket { now, bytes: packet.len() as u64, begins };
+        PacketLimiter { packet, layout, limited, client_tuple, not_applied }
     }
 
     /// Whether the packet is within the limit of a rule. If so, the limit counts the packet.
     pub(super) fn admits(&mut self, snapshot: &Snapshot, slot: RuleSlot) -> bool {
         let Some(rule) = snapshot.limit_rule(slot) else { return true };
         let of_connection = snapshot.actions.at(slot.index()).is_stateful();
-        let outcome = rule.take(self.of, || match self.first_ends.filter(|_| of_connection) {
+        let outcome = rule.take(self.limited, || match self.client_tuple.filter(|_| of_connection) {
             Some(ends) => Some(ends),
             None => addresses(self.packet.bytes(), self.layout, Ingress::ANYWHERE),
         });
-        if outcome.forgot {
+        if outcome.evicted {
             self.not_applied.count(NotApplied::LimitKeys);
         }
         outcome.fits

@@ -15,12 +15,12 @@ impl Pipeline {
         if !self.conntrack.is_watched() {
             return;
         }
-        for &at in self.scratch.matched() {
-            let at = usize::from(at);
-            for &slot in self.scratch.slots(at) {
+        for &index in self.scratch.matched() {
+            let index = usize::from(index);
+            for &slot in self.scratch.slots(index) {
                 if snapshot.actions.at(slot.index()).logs() {
-                    let packet = (&packets[at], &self.work.layouts[at]);
-                    self.conntrack.tell_packet(snapshot, slot, packet, verdicts[at]);
+                    let packet = (&packets[index], &self.work.layouts[index]);
+                    self.conntrack.log_packet(snapshot, slot, packet, verdicts[index]);
                 }
             }
         }
@@ -33,7 +33,7 @@ impl Pipeline {
     pub(super) fn log_matched(
         &mut self,
         snapshot: &Snapshot,
-        at: usize,
+        index: usize,
         begins: bool,
         packet: &Packet<'_>,
         verdict: Verdict,
@@ -44,7 +44,7 @@ impl Pipeline {
         for &slot in &self.matched {
             let action = snapshot.actions.at(slot.index());
             if action.logs() && (begins || !action.is_stateful()) {
-                self.conntrack.tell_packet(snapshot, slot, (packet, &self.work.layouts[at]), verdict);
+                self.conntrack.log_packet(snapshot, slot, (packet, &self.work.layouts[index]), verdict);
             }
         }
     }

@@ -17,13 +17,14 @@ impl Pipeline {
     pub(super) fn collect_matched(
         &mut self,
         snapshot: &Snapshot,
-        at: usize,
+        index: usize,
         assessment: &Assessment,
         state: CtState,
     ) {
         self.matched.clear();
         let action = |slot: RuleSlot| snapshot.actions.at(slot.index());
-        let matched = self.scratch.slots(at).iter().copied().filter(|&slot| action(slot).wants(state));
+        let matched =
+            self.scratch.slots(index).iter().copied().filter(|&slot| action(slot).matches_ct(state));
         match assessment.is_new() {
             true => self.matched.extend(matched),
             false => self.matched.extend(matched.filter(|&slot| !action(slot).is_stateful())),
@@ -31,7 +32,7 @@ impl Pipeline {
         if let Some(id) = assessment.connection() {
             self.matched.extend_from_slice(self.conntrack.rules(snapshot, id));
         } else if assessment.is_expected() {
-            self.matched.extend_from_slice(self.conntrack.expected_rules(snapshot, at));
+            self.matched.extend_from_slice(self.conntrack.expected_rules(snapshot, index));
         }
     }
 
@@ -40,11 +41,11 @@ impl Pipeline {
     pub(super) fn resolve_verdict(
         &mut self,
         snapshot: &Snapshot,
-        at: usize,
+        index: usize,
         assessment: &Assessment,
         packet: &Packet<'_>,
     ) -> Option<RuleSlot> {
-        let dropped_by = self.resolve_matched(snapshot, at, assessment, packet);
+        let dropped_by = self.resolve_matched(snapshot, index, assessment, packet);
         self.count_matched(snapshot, packet, dropped_by);
         dropped_by
     }
@@ -55,7 +56,7 @@ impl Pipeline {
     pub(super) fn resolve_matched(
         &mut self,
         snapshot: &Snapshot,
-        at: usize,
+        index: usize,
         assessment: &Assessment,
         packet: &Packet<'_>,
     ) -> Option<RuleSlot> {
@@ -63,16 +64,16 @@ impl Pipeline {
         let action = |slot: RuleSlot| snapshot.actions.at(slot.index());
         if self.has_limits(snapshot) {
             let Pipeline { conntrack, work, not_applied, random, .. } = self;
-            let layout = &work.layouts[at];
+            let layout = &work.layouts[index];
             let ends = match assessment.connection() {
-                Some(id) => Some(conntrack.first_ends(id)),
+                Some(id) => Some(conntrack.client_tuple(id)),
                 None if assessment.is_expected() => {
                     addresses(packet.bytes(), layout, Ingress::ANYWHERE).map(|own| own.reversed())
                 }
                 None => None,
             };
-            let of = (ends, assessment.is_new());
-            let mut limiter = PacketLimiter::new((packet, layout), conntrack, of, not_applied);
+            let connection = (ends, assessment.is_new());
+            let mut limiter = PacketLimiter::new((packet, layout), conntrack, connection, not_applied);
             return resolve_limited(snapshot, &self.matched, random, &mut limiter).dropped_by();
         }
         let mut resolver = VerdictResolver::default();

@@ -24,7 +24,7 @@ mod tracked;
 mod work;
 
 pub(crate) use state::Pipeline;
-pub use tap::{MOST_TAPPED, TapWants, TappedBytes, TappedPacket};
+pub use tap::{MAX_TAPPED_BYTES, TapOptions, TappedBytes, TappedPacket};
 pub(crate) use tap::{TapQueue, WorkerTap};
 pub use tickets::RewriteTicket;
 pub use trace::{PacketTrace, TracedConnection};

@@ -1,11 +1,11 @@
 //! Offers the flows of packets to the host, which then forwards them without a worker.
 
-use super::resolver::first_that_drops;
+use super::resolver::first_dropping_rule;
 use super::state::Pipeline;
 use crate::compiled::Snapshot;
 use crate::conntrack::{FlowSample, Ingress, VerdictId, addresses, ports};
 use crate::drop::DropReason;
-use crate::offload::{FlowKey, KeptReason};
+use crate::offload::{FlowKey, NotOffloadedReason};
 use crate::verdict::Verdict;
 use mmb_base::Id;
 use mmb_conn::{ConnId, Direction, Tuple, flags};
@@ -33,20 +33,20 @@ impl Pipeline {
     pub(super) fn offer_cached(
         &mut self,
         snapshot: &Snapshot,
-        at: usize,
+        index: usize,
         packet: &Packet<'_>,
         (cached, member): (VerdictId, (ConnId, Direction)),
     ) {
-        let layout = &self.work.layouts[at];
+        let layout = &self.work.layouts[index];
         // The host does not forward such segments, and rules may decide on them differently.
-        if layout.l4_kind == TCP && !goes_on(packet, layout) {
+        if layout.l4_kind == TCP && !is_offloadable_segment(packet, layout) {
             return;
         }
         let vlan = vlan(packet, layout);
         let sample = FlowSample {
             port: packet.port,
             vlan: vlan.unwrap_or_default(),
-            is_odd: vlan.is_none() || !is_plain(layout),
+            is_not_plain: vlan.is_none() || !is_plain(layout),
             is_blocked: self.blockers.finds_blocker(snapshot, packet),
             is_tapped: self.is_flow_tapped(snapshot, packet),
         };
@@ -56,14 +56,14 @@ impl Pipeline {
     /// Offers the flows of a vector's packets that have no connection.
     #[inline(never)]
     pub(super) fn offer_flows(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>], verdicts: &[Verdict]) {
-        for (at, packet) in packets.iter().enumerate() {
-            let is_settled = matches!(verdicts[at], Verdict::Send(_) | Verdict::Drop(DropReason::Rule));
+        for (index, packet) in packets.iter().enumerate() {
+            let is_settled = matches!(verdicts[index], Verdict::Send(_) | Verdict::Drop(DropReason::Rule));
             if !is_settled || !snapshot.route(packet.port).enabled {
                 continue;
             }
-            let Some(key) = self.flow_key(at, packet) else { continue };
-            if self.conntrack.is_worth(&key) {
-                self.offer_flow(snapshot, (at, packet, key), verdicts[at]);
+            let Some(key) = self.flow_key(index, packet) else { continue };
+            if self.conntrack.should_offer(&key) {
+                self.offer_flow(snapshot, (index, packet, key), verdicts[index]);
             }
         }
     }
@@ -72,13 +72,13 @@ impl Pipeline {
     /// are not offloaded.
     #[inline(never)]
     pub(super) fn count_untracked(&mut self, packets: &[Packet<'_>], verdicts: &[Verdict]) {
-        for (at, packet) in packets.iter().enumerate() {
-            if self.conntrack.is_untracked(at)
-                && matches!(verdicts[at], Verdict::Send(_) | Verdict::Drop(DropReason::Rule))
-                && let Some(key) = self.flow_key(at, packet)
-                && self.conntrack.is_worth(&key)
+        for (index, packet) in packets.iter().enumerate() {
+            if self.conntrack.is_untracked(index)
+                && matches!(verdicts[index], Verdict::Send(_) | Verdict::Drop(DropReason::Rule))
+                && let Some(key) = self.flow_key(index, packet)
+                && self.conntrack.should_offer(&key)
             {
-                self.cells.flow_kept(KeptReason::Untracked);
+                self.cells.flow_not_offloaded(NotOffloadedReason::Untracked);
             }
         }
     }
@@ -86,22 +86,22 @@ impl Pipeline {
     fn offer_flow(
         &mut self,
         snapshot: &Snapshot,
-        (at, packet, key): (usize, &Packet<'_>, FlowKey),
+        (index, packet, key): (usize, &Packet<'_>, FlowKey),
         verdict: Verdict,
     ) {
         if self.blockers.finds_blocker(snapshot, packet) {
-            return self.cells.flow_kept(KeptReason::PerPacket);
+            return self.cells.flow_not_offloaded(NotOffloadedReason::PerPacket);
         }
         if self.is_flow_tapped(snapshot, packet) {
-            return self.cells.flow_kept(KeptReason::Tapped);
+            return self.cells.flow_not_offloaded(NotOffloadedReason::Tapped);
         }
         let action = |slot: mmb_classify::RuleSlot| snapshot.actions.at(slot.index());
         self.matched.clear();
-        self.matched.extend_from_slice(self.scratch.slots(at));
+        self.matched.extend_from_slice(self.scratch.slots(index));
         self.matched.sort_unstable_by_key(|&slot| action(slot).rank());
-        let outcome = match (verdict, snapshot.route(key.port).to) {
+        let outcome = match (verdict, snapshot.route(key.port).egress) {
             (Verdict::Send(_), Some(to)) => Ok(to),
-            _ => match first_that_drops(snapshot, &self.matched) {
+            _ => match first_dropping_rule(snapshot, &self.matched) {
                 Some(slot) => Err(slot),
                 None => return,
             },
@@ -110,8 +110,8 @@ impl Pipeline {
     }
 
     /// The key of the flow of a packet; `None` if the host would not forward the packet.
-    fn flow_key(&self, at: usize, packet: &Packet<'_>) -> Option<FlowKey> {
-        let layout = &self.work.layouts[at];
+    fn flow_key(&self, index: usize, packet: &Packet<'_>) -> Option<FlowKey> {
+        let layout = &self.work.layouts[index];
         if !is_plain(layout) {
             return None;
         }
@@ -124,7 +124,7 @@ impl Pipeline {
             _ => &[],
         };
         let ports = match layout.l4_kind {
-            TCP if !goes_on(packet, layout) => return None,
+            TCP if !is_offloadable_segment(packet, layout) => return None,
             TCP | UDP => ports(packet.bytes(), layout)?,
             _ if echo.contains(header.first()?) => {
                 let &[kind, code, _, _, a, b, ..] = header.first_chunk::<8>()?;
@@ -137,7 +137,7 @@ impl Pipeline {
 }
 
 /// Whether the host forwards a TCP segment with these flags: with ACK, and without SYN, FIN or RST.
-fn goes_on(packet: &Packet<'_>, layout: &Layout) -> bool {
+fn is_offloadable_segment(packet: &Packet<'_>, layout: &Layout) -> bool {
     let flags = packet.bytes().get(usize::from(layout.l4) + 13);
     flags.is_some_and(|flags| flags & (flags::SYN | flags::FIN | flags::RST | flags::ACK) == flags::ACK)
 }

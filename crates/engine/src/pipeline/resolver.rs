@@ -43,7 +43,7 @@ pub(super) fn resolve_limited(
         for &slot in rules.iter().filter(|&&slot| !action(slot).limits()) {
             resolver.resolve(slot, action(slot), || Some(random.draw()));
         }
-        resolver.decided = limited(snapshot, rules, limiter, resolver.decided);
+        resolver.decided = decide_with_limits(snapshot, rules, limiter, resolver.decided);
         if resolver.decided.is_some() {
             break;
         }
@@ -53,7 +53,7 @@ pub(super) fn resolve_limited(
 
 /// The decision of the rules of one priority on a packet. `others` is the decision of the rules without
 /// limits. An accept wins, also the accept of a limit for a packet within it. After that, a drop wins.
-fn limited(
+fn decide_with_limits(
     snapshot: &Snapshot,
     rules: &[RuleSlot],
     limiter: &mut PacketLimiter<'_>,
@@ -62,7 +62,7 @@ fn limited(
     if others.is_some_and(|others| !others.drops) {
         return others;
     }
-    let mut ask = |accepts: bool| {
+    let mut apply_limits = |accepts: bool| {
         let mut exceeded = None;
         for &slot in rules {
             let action = snapshot.actions.at(slot.index());
@@ -79,16 +79,16 @@ fn limited(
         }
         exceeded
     };
-    match ask(true) {
+    match apply_limits(true) {
         Some(accepted) if !accepted.drops => Some(accepted),
-        exceeded => others.or(exceeded).or_else(|| ask(false)),
+        exceeded => others.or(exceeded).or_else(|| apply_limits(false)),
     }
 }
 
 /// The rule that drops a packet: the first by priority and id of its rules with drop or reject. To be called
 /// only if the packet's rules drop it, and none of them drops a percentage.
 #[inline(never)]
-pub(super) fn first_that_drops(snapshot: &Snapshot, slots: &[RuleSlot]) -> Option<RuleSlot> {
+pub(super) fn first_dropping_rule(snapshot: &Snapshot, slots: &[RuleSlot]) -> Option<RuleSlot> {
     let action = |slot: RuleSlot| snapshot.actions.at(slot.index());
     let drop = slots.iter().copied().filter(|&slot| action(slot).rule_verdict().drops());
     drop.min_by_key(|&slot| action(slot).rank())
@@ -128,8 +128,8 @@ impl VerdictResolver {
             RuleVerdict::Reject(_) => true,
             // A limit on connections counts only their first packets. For other packets, only its `accept`
             // matters.
-            RuleVerdict::Limit(kind) if kind.of_first && !kind.accepts => return true,
-            RuleVerdict::Limit(kind) if kind.of_first => false,
+            RuleVerdict::Limit(kind) if kind.first_only && !kind.accepts => return true,
+            RuleVerdict::Limit(kind) if kind.first_only => false,
             RuleVerdict::Limit(_) => return false,
             RuleVerdict::Drop(rate) => match draw() {
                 Some(drawn) if drawn < rate.0 => true,

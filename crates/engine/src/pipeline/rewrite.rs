@@ -90,12 +90,12 @@ impl Pipeline {
     ) {
         // Indexed by the packets' indices when they were decided on.
         let mut places = [u16::MAX; VECTOR];
-        for (at, ticket) in (0..).zip(tickets) {
-            places[ticket.packet()] = at;
+        for (index, ticket) in (0..).zip(tickets) {
+            places[ticket.packet()] = index;
         }
         let place = |packet: u8| match places[usize::from(packet)] {
             u16::MAX => None,
-            at => Some(usize::from(at)),
+            index => Some(usize::from(index)),
         };
         batch.work.apply(snapshot, packets, (&mut self.editor, &mut self.not_applied), place);
         let layouts = tickets.iter().map(|ticket| &batch.work.layouts[ticket.packet()]);

@@ -3,7 +3,7 @@
 
 use super::forward::forward;
 use super::limits::PacketLimiter;
-use super::resolver::{VerdictResolver, first_that_drops, resolve_in_order};
+use super::resolver::{VerdictResolver, first_dropping_rule, resolve_in_order};
 use super::state::Pipeline;
 use super::tickets::RewriteTicket;
 use super::trace::PacketTrace;
@@ -24,7 +24,7 @@ struct Decided {
     /// Number of packets that were parsed without error.
     sound: usize,
     /// The cycle count at the end of the last stage.
-    at: u64,
+    end_cycles: u64,
     /// Connections were looked up.
     tracked: bool,
 }
@@ -43,16 +43,16 @@ impl Pipeline {
         if origin == Origin::Answer {
             return self.pass_answers((snapshot, cycles), packets, verdicts, is_tapped);
         }
-        let Decided { sound, at, tracked } =
+        let Decided { sound, end_cycles, tracked } =
             self.decide_on((origin, is_tapped), snapshot, cycles, packets, verdicts);
-        if self.exceeds {
+        if self.may_exceed_mtu {
             self.prepare_mtu_errors(snapshot, packets, verdicts);
         }
-        let at = self.streams(snapshot, cycles, at, packets, verdicts);
+        let end_cycles = self.streams(snapshot, cycles, end_cycles, packets, verdicts);
         let tools = (&mut self.editor, &mut self.not_applied);
         self.work.apply(snapshot, packets, tools, |packet| Some(usize::from(packet)));
         let rewritten = cycles.now();
-        self.cells.stage(Stage::Rewrite, sound, rewritten.wrapping_sub(at));
+        self.cells.stage(Stage::Rewrite, sound, rewritten.wrapping_sub(end_cycles));
         self.finish(snapshot, cycles, rewritten, packets, verdicts, |_| false);
         if is_tapped {
             self.end_taps(snapshot, (origin, tracked), packets, verdicts);
@@ -80,17 +80,17 @@ impl Pipeline {
             trace_hook.into_iter().for_each(|hook| packets.iter().for_each(|_| hook(PacketTrace::default())));
             return TranslatedPackets::default();
         }
-        let Decided { sound, at, tracked } =
+        let Decided { sound, end_cycles, tracked } =
             self.decide_on((origin, trace_hook.is_some()), snapshot, cycles, packets, verdicts);
-        let at = self.streams(snapshot, cycles, at, packets, verdicts);
+        let end_cycles = self.streams(snapshot, cycles, end_cycles, packets, verdicts);
         let translated = self.work.translate_at_once(packets);
         let batch = self.issue_tickets(tickets);
         if let Some(hook) = trace_hook {
-            (0..packets.len()).for_each(|at| hook(self.trace(snapshot, at, tracked, verdicts[at])));
+            (0..packets.len()).for_each(|index| hook(self.trace(snapshot, index, tracked, verdicts[index])));
         }
         let issued = cycles.now();
-        self.cells.stage(Stage::Rewrite, sound, issued.wrapping_sub(at));
-        self.finish(snapshot, cycles, issued, packets, verdicts, |at| tickets[at].is_some());
+        self.cells.stage(Stage::Rewrite, sound, issued.wrapping_sub(end_cycles));
+        self.finish(snapshot, cycles, issued, packets, verdicts, |index| tickets[index].is_some());
         if let Some(batch) = batch {
             self.park(batch, tickets);
         }
@@ -132,7 +132,7 @@ impl Pipeline {
         let parsed = cycles.now();
         self.cells.stage(Stage::Parse, packets.len(), parsed.wrapping_sub(start));
 
-        let is_made = origin == Origin::Made;
+        let is_generated = origin == Origin::Generated;
         if origin == Origin::Wire {
             self.count_missed(packets.len());
         }
@@ -144,7 +144,7 @@ impl Pipeline {
             let matched = if snapshot.per_packet.is_some() { self.per_packet.matched() } else { &[] };
             let some_cached =
                 self.conntrack.lookup(snapshot, packets, parsed, matched, verdicts, (origin, is_traced));
-            if some_cached && !is_made {
+            if some_cached && !is_generated {
                 let conntrack = &self.conntrack;
                 if conntrack.quick().count() == self.keys.count() {
                     self.keys.clear();
@@ -161,8 +161,8 @@ impl Pipeline {
 
         let mut decided = classified;
         if tracked {
-            match is_made {
-                true => self.pass_made(snapshot, packets, verdicts),
+            match is_generated {
+                true => self.pass_generated(snapshot, packets, verdicts),
                 false => self.decide_by_connection(snapshot, packets, verdicts),
             }
             if origin == Origin::Wire && self.conntrack.offloads() {
@@ -180,7 +180,7 @@ impl Pipeline {
                 self.offer_flows(snapshot, packets, verdicts);
             }
         }
-        Decided { sound, at: decided, tracked }
+        Decided { sound, end_cycles: decided, tracked }
     }
 
     /// Finds the rules that the packets with keys match. May remove keys.
@@ -222,8 +222,8 @@ impl Pipeline {
     ) {
         let counters = (&*self.cells, &mut self.drops);
         forward(snapshot, counters, packets, &*self.work.layouts, verdicts, waits);
-        if self.exceeds {
-            let exceeds = |at: usize| verdicts[at] == Verdict::Drop(DropReason::MtuExceeded);
+        if self.may_exceed_mtu {
+            let exceeds = |index: usize| verdicts[index] == Verdict::Drop(DropReason::MtuExceeded);
             self.answers.queue_prepared(exceeds, &mut self.not_applied);
         }
         self.flush();
@@ -241,7 +241,7 @@ impl Pipeline {
     ) -> usize {
         let Pipeline { keys, work: RewriteWork { layouts, .. }, .. } = self;
         keys.clear();
-        let mut exceeds = false;
+        let mut may_exceed_mtu = false;
         let mut start = 0;
         for run in packets.chunk_by(|a, b| a.port == b.port) {
             let port = run[0].port;
@@ -250,8 +250,8 @@ impl Pipeline {
                 self.cells.rx(usize::from(port.0), Count { packets: run.len() as u64, bytes });
             }
             let route = snapshot.route(port);
-            exceeds |= origin != Origin::Made && Pipeline::may_exceed(snapshot, &route, run);
-            let verdict = match route.to {
+            may_exceed_mtu |= origin != Origin::Generated && Pipeline::may_exceed_mtu(snapshot, &route, run);
+            let verdict = match route.egress {
                 Some((to, _)) => Verdict::Send(to),
                 None => Verdict::Drop(DropReason::NoWire),
             };
@@ -265,14 +265,14 @@ impl Pipeline {
             }
             start = end;
         }
-        self.exceeds = exceeds;
+        self.may_exceed_mtu = may_exceed_mtu;
         keys.parse(ParseVector {
             wanted: snapshot.classifier.wanted(),
             limits: snapshot.parser_limits,
             packets,
             layouts,
-            out: |at: usize| snapshot.route(packets[at].port).out,
-            malformed: |at: usize, why| verdicts[at] = Verdict::Drop(DropReason::Malformed(why)),
+            out: |index: usize| snapshot.route(packets[index].port).out_port,
+            malformed: |index: usize, why| verdicts[index] = Verdict::Drop(DropReason::Malformed(why)),
         })
     }
 
@@ -280,16 +280,16 @@ impl Pipeline {
     /// packet that passes.
     fn decide(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>], verdicts: &mut [Verdict]) {
         self.work.clear();
-        self.fetch_rules(snapshot);
-        self.fetch_limits(snapshot, packets, false);
+        self.prefetch_rules(snapshot);
+        self.prefetch_limits(snapshot, packets, false);
         let cells = &snapshot.cells[self.worker];
         for number in 0..self.scratch.matched().len() {
-            let at = self.scratch.matched()[number];
-            let packet = usize::from(at);
+            let index = self.scratch.matched()[number];
+            let packet = usize::from(index);
             let count = Count { packets: 1, bytes: packets[packet].len() as u64 };
             let slots = self.scratch.slots_mut(packet);
             if let [slot] = *slots
-                && let mark @ (ActionMark::Accepts | ActionMark::Drops) = ActionMark::on(slot)
+                && let mark @ (ActionMark::Accepts | ActionMark::Drops) = ActionMark::from_slot(slot)
             {
                 cells.slot(slot).add(count);
                 if mark == ActionMark::Drops {
@@ -310,14 +310,15 @@ impl Pipeline {
                 }
             }
             if draws || edits > 1 {
-                let of = (&packets[packet], &self.work.layouts[packet]);
+                let parsed = (&packets[packet], &self.work.layouts[packet]);
                 let mut limiter =
-                    PacketLimiter::new(of, &self.conntrack, (None, false), &mut self.not_applied);
+                    PacketLimiter::new(parsed, &self.conntrack, (None, false), &mut self.not_applied);
                 resolver = resolve_in_order(snapshot, slots, &mut self.random, &mut limiter);
             }
             if let Some(first) = resolver.dropped_by() {
                 let is_first = slots.len() == 1 || draws || edits > 1;
-                let slot = if is_first { first } else { first_that_drops(snapshot, slots).unwrap_or(first) };
+                let slot =
+                    if is_first { first } else { first_dropping_rule(snapshot, slots).unwrap_or(first) };
                 cells.dropped(slot).add(count);
                 verdicts[packet] = self.dropped_by(snapshot, slot, packet, &packets[packet]);
             } else if let Some(edit) = edit {
@@ -329,7 +330,7 @@ impl Pipeline {
                     self.work.listed.extend(listed);
                     EditList::Listed(start, self.work.listed.len() as u32)
                 };
-                self.work.rewrites.push(PacketEdits { packet: at, edits });
+                self.work.rewrites.push(PacketEdits { packet: index, edits });
             }
         }
     }

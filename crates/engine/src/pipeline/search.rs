@@ -25,7 +25,7 @@ impl PacketSearch {
 
     /// Sizes the memory for a classifier.
     pub(super) fn fit(&mut self, classifier: Option<&Classifier>) {
-        self.matched.fit(classifier.map_or(0, Classifier::most_matches));
+        self.matched.fit(classifier.map_or(0, Classifier::max_matches));
     }
 
     /// Returns the indices of the packets that match some rule of a classifier, of at most [`VECTOR`]
@@ -45,8 +45,8 @@ impl PacketSearch {
             limits: snapshot.parser_limits,
             packets,
             layouts: &mut self.layouts,
-            out: |at: usize| snapshot.route(packets[at].port).out,
-            malformed: |at, _| malformed(at),
+            out: |index: usize| snapshot.route(packets[index].port).out_port,
+            malformed: |index, _| malformed(index),
         });
         classifier.classify(&self.keys, packets, &self.layouts[..packets.len()], &mut self.matched);
         self.matched.matched()

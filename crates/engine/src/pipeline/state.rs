@@ -20,10 +20,10 @@ use mmb_rewrite::{NotAppliedCounts, PacketEditor};
 use std::sync::Arc;
 
 /// Up to this many rules, their actions and counters stay in the cache without prefetching.
-pub(super) const FEW_RULES: usize = 4096;
+pub(super) const MAX_RULES_IN_CACHE: usize = 4096;
 
 /// The most taps at once.
-pub(super) const MOST_TAPS: usize = 8;
+pub(super) const MAX_TAPS: usize = 8;
 
 /// Columns and counters of one worker.
 pub(crate) struct Pipeline {
@@ -43,7 +43,7 @@ pub(crate) struct Pipeline {
     pub(super) conntrack: Conntrack,
     pub(super) answers: Answers,
     /// Packets of the vector may exceed an MTU, so that errors for them are prepared.
-    pub(super) exceeds: bool,
+    pub(super) may_exceed_mtu: bool,
     /// The rules that apply to a packet: those that it matched, and those of its connection.
     pub(super) matched: Vec<RuleSlot>,
     /// The rules in `matched` that are not per-packet rules.
@@ -67,7 +67,7 @@ impl Pipeline {
         Pipeline {
             worker,
             answers: Answers::new(Arc::clone(&common)),
-            exceeds: false,
+            may_exceed_mtu: false,
             conntrack: Conntrack::new(worker, common, Arc::clone(&cells), seeds),
             matched: Vec::with_capacity(VECTOR),
             constant: Vec::with_capacity(VECTOR),
@@ -78,7 +78,7 @@ impl Pipeline {
             flow_cache: FlowCache::new(seeds.of_worker(Purpose::FlowCache, worker)),
             per_packet: Scratch::default(),
             blockers: PacketSearch::new(),
-            taps: Vec::with_capacity(MOST_TAPS),
+            taps: Vec::with_capacity(MAX_TAPS),
             is_traced: false,
             work: RewriteWork::new(),
             tickets: TicketBatches::new(),
@@ -118,12 +118,12 @@ impl Pipeline {
     pub(crate) fn configure(&mut self, snapshot: &Arc<Snapshot>, before: Option<Arc<Snapshot>>) {
         self.conntrack.configure(snapshot, before);
         self.answers.configure(snapshot);
-        let most = snapshot.classifier.most_matches();
-        self.scratch.fit(most);
-        self.per_packet.fit(snapshot.per_packet.as_ref().map_or(0, Classifier::most_matches));
+        let max = snapshot.classifier.max_matches();
+        self.scratch.fit(max);
+        self.per_packet.fit(snapshot.per_packet.as_ref().map_or(0, Classifier::max_matches));
         self.blockers.fit(snapshot.blockers.as_ref());
         self.work.clear();
-        self.work.listed.reserve(self.scratch.vector() * most);
+        self.work.listed.reserve(self.scratch.vector() * max);
     }
 
     /// The most packets of one [`Pipeline::run`] under the configured snapshot.
@@ -133,16 +133,16 @@ impl Pipeline {
 
     /// Prefetches the counters of the matched rules. Also prefetches the actions, except those that the mark
     /// of a slot already tells.
-    pub(super) fn fetch_rules(&self, snapshot: &Snapshot) {
+    pub(super) fn prefetch_rules(&self, snapshot: &Snapshot) {
         let cells = &snapshot.cells[self.worker];
-        if cells.slots() <= FEW_RULES {
+        if cells.slots() <= MAX_RULES_IN_CACHE {
             return;
         }
         let slots = self.scratch.all_slots();
         let alone = slots.len() == self.scratch.matched().len();
         for &slot in slots {
             prefetch(cells.slot(slot));
-            if !alone || ActionMark::on(slot) == ActionMark::Read {
+            if !alone || ActionMark::from_slot(slot) == ActionMark::NotSimple {
                 prefetch(snapshot.actions.at(slot.index()));
             }
         }

@@ -6,7 +6,7 @@
 //! Life-cycle: the control side makes a tap with all of its memory ([`TapQueue`]), and sends every worker its
 //! part ([`WorkerTap`]) by a task. Before a vector, a worker finds the selected packets and copies their
 //! bytes. After the vector, it adds bytes, verdicts and traces, and puts the records into the queue. The
-//! control side takes the records from there ([`PacketTap`](crate::PacketTap)). If the queue is full or no
+//! control side matches_reason the records from there ([`PacketTap`](crate::PacketTap)). If the queue is full or no
 //! memory is free, the worker leaves the packet out and counts it: a worker never waits, allocates or frees.
 //! At the end, the worker returns its part of the tap to the control side.
 //!
@@ -24,19 +24,19 @@ use mmb_packet::{LinkType, Packet, PortId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of a piece of memory. A packet takes as many pieces as it needs.
-const PIECE: usize = 2048;
+/// Bytes of a piece of memory. A packet matches_reason as many pieces as it needs.
+const PIECE_BYTES: usize = 2048;
 /// The most pieces of one packet.
-const MOST_PIECES: usize = 8;
+const MAX_PIECES: usize = 8;
 
-type Piece = Box<[u8; PIECE]>;
+type Piece = Box<[u8; PIECE_BYTES]>;
 
 /// The most bytes of a packet that a tap keeps.
-pub const MOST_TAPPED: usize = PIECE * MOST_PIECES;
+pub const MAX_TAPPED_BYTES: usize = PIECE_BYTES * MAX_PIECES;
 
 /// Which bytes of the selected packets a tap records. A packet is recorded if some of its bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TapWants {
+pub struct TapOptions {
     /// The bytes of packets that ports received, as they were received.
     pub received: bool,
     /// The bytes of packets that are sent, as they are sent.
@@ -48,16 +48,16 @@ pub struct TapWants {
     pub all: bool,
     /// Only packets that are dropped for this reason.
     pub reason: Option<DropReason>,
-    /// The most bytes to record of a packet; at most [`MOST_TAPPED`].
+    /// The most bytes to record of a packet; at most [`MAX_TAPPED_BYTES`].
     pub snaplen: usize,
 }
 
-impl TapWants {
-    fn takes_received(&self, origin: Origin) -> bool {
+impl TapOptions {
+    fn records_received(&self, origin: Origin) -> bool {
         self.all || self.received && origin == Origin::Wire
     }
 
-    fn takes_last(&self, verdict: Verdict) -> bool {
+    fn records_last(&self, verdict: Verdict) -> bool {
         self.all
             || match verdict {
                 Verdict::Send(_) => self.sent,
@@ -66,7 +66,7 @@ impl TapWants {
             }
     }
 
-    fn takes(&self, verdict: Verdict) -> bool {
+    fn matches_reason(&self, verdict: Verdict) -> bool {
         self.reason.is_none_or(|reason| verdict == Verdict::Drop(reason))
     }
 }
@@ -105,9 +105,9 @@ pub struct TappedPacket {
 
 /// The bytes of a packet in pieces of the tap's memory.
 #[derive(Default)]
-struct KeptBytes {
-    pieces: ArrayVec<Piece, MOST_PIECES>,
-    kept: u32,
+struct CopiedBytes {
+    pieces: ArrayVec<Piece, MAX_PIECES>,
+    copied_len: u32,
     len: u32,
 }
 
@@ -115,8 +115,8 @@ struct KeptBytes {
 struct PacketRecord {
     /// The packet without its bytes.
     packet: TappedPacket,
-    received: Option<KeptBytes>,
-    last: Option<KeptBytes>,
+    received: Option<CopiedBytes>,
+    last: Option<CopiedBytes>,
 }
 
 /// The memory of a tap: records that wait for the control side, and free pieces.
@@ -128,22 +128,22 @@ pub(crate) struct TapQueue {
 }
 
 impl TapQueue {
-    /// A queue for `packets` packets of at most [`PIECE`] bytes, or for fewer longer ones.
+    /// A queue for `packets` packets of at most [`PIECE_BYTES`] bytes, or for fewer longer ones.
     pub(crate) fn new(packets: usize) -> TapQueue {
         let queue = TapQueue {
             records: ArrayQueue::new(packets),
             free: ArrayQueue::new(packets),
             left_out: AtomicU64::new(0),
         };
-        while queue.free.push(Box::new([0; PIECE])).is_ok() {}
+        while queue.free.push(Box::new([0; PIECE_BYTES])).is_ok() {}
         queue
     }
 
     /// Takes the next packet.
     pub(crate) fn take(&self) -> Option<TappedPacket> {
         let PacketRecord { mut packet, received, last } = self.records.pop()?;
-        packet.received = received.map(|kept| self.copied(kept));
-        packet.last = last.map(|kept| self.copied(kept));
+        packet.received = received.map(|copied| self.take_bytes(copied));
+        packet.last = last.map(|copied| self.take_bytes(copied));
         Some(packet)
     }
 
@@ -152,42 +152,42 @@ impl TapQueue {
         self.left_out.swap(0, Ordering::Relaxed)
     }
 
-    /// Copies bytes of a packet, at most `most`. `None` if too few pieces are free.
-    fn keep(&self, bytes: &[u8], most: usize) -> Option<KeptBytes> {
-        let mut kept = KeptBytes { len: bytes.len() as u32, ..KeptBytes::default() };
-        for part in bytes[..bytes.len().min(most).min(MOST_TAPPED)].chunks(PIECE) {
+    /// Copies bytes of a packet, at most `max`. `None` if too few pieces are free.
+    fn copy(&self, bytes: &[u8], max: usize) -> Option<CopiedBytes> {
+        let mut copied = CopiedBytes { len: bytes.len() as u32, ..CopiedBytes::default() };
+        for part in bytes[..bytes.len().min(max).min(MAX_TAPPED_BYTES)].chunks(PIECE_BYTES) {
             let Some(mut piece) = self.free.pop() else {
-                self.give_back(kept);
+                self.free_pieces(copied);
                 return None;
             };
             piece[..part.len()].copy_from_slice(part);
-            kept.pieces.push(piece);
-            kept.kept += part.len() as u32;
+            copied.pieces.push(piece);
+            copied.copied_len += part.len() as u32;
         }
-        Some(kept)
+        Some(copied)
     }
 
-    fn give_back(&self, kept: KeptBytes) {
-        for piece in kept.pieces {
+    fn free_pieces(&self, copied: CopiedBytes) {
+        for piece in copied.pieces {
             // The queue has room for all pieces.
             let _ = self.free.push(piece);
         }
     }
 
-    fn copied(&self, kept: KeptBytes) -> TappedBytes {
-        let mut bytes = Vec::with_capacity(kept.kept as usize);
-        for piece in &kept.pieces {
-            let left = kept.kept as usize - bytes.len();
-            bytes.extend_from_slice(&piece[..left.min(PIECE)]);
+    fn take_bytes(&self, copied: CopiedBytes) -> TappedBytes {
+        let mut bytes = Vec::with_capacity(copied.copied_len as usize);
+        for piece in &copied.pieces {
+            let left = copied.copied_len as usize - bytes.len();
+            bytes.extend_from_slice(&piece[..left.min(PIECE_BYTES)]);
         }
-        let len = kept.len as usize;
-        self.give_back(kept);
+        let len = copied.len as usize;
+        self.free_pieces(copied);
         TappedBytes { bytes, len }
     }
 
     fn push(&self, record: PacketRecord) {
         if let Err(PacketRecord { received, last, .. }) = self.records.push(record) {
-            received.into_iter().chain(last).for_each(|kept| self.give_back(kept));
+            received.into_iter().chain(last).for_each(|copied| self.free_pieces(copied));
             self.leave_out();
         }
     }
@@ -204,51 +204,52 @@ enum TapState {
     #[default]
     Unselected,
     /// The packet was selected. Contains its bytes as they were received, if the tap records them.
-    Selected(Option<KeptBytes>),
+    Selected(Option<CopiedBytes>),
 }
 
 /// A worker's part of a tap.
 pub(crate) struct WorkerTap {
     queue: Arc<TapQueue>,
     selector: Arc<PacketSelector>,
-    wants: TapWants,
+    options: TapOptions,
     search: PacketSearch,
     flow_search: PacketSearch,
     states: Box<[TapState]>,
 }
 
 impl WorkerTap {
-    pub(crate) fn new(queue: Arc<TapQueue>, selector: Arc<PacketSelector>, wants: TapWants) -> WorkerTap {
+    pub(crate) fn new(queue: Arc<TapQueue>, selector: Arc<PacketSelector>, options: TapOptions) -> WorkerTap {
         let (mut search, mut flow_search) = (PacketSearch::new(), PacketSearch::new());
         search.fit(selector.packets.as_ref());
         flow_search.fit(selector.flows.as_ref());
         let states = (0..VECTOR).map(|_| TapState::default()).collect();
-        WorkerTap { queue, selector, wants, search, flow_search, states }
+        WorkerTap { queue, selector, options, search, flow_search, states }
     }
 
     /// Whether this is a part of the tap with this queue.
-    pub(crate) fn is_of(&self, queue: &Arc<TapQueue>) -> bool {
+    pub(crate) fn belongs_to(&self, queue: &Arc<TapQueue>) -> bool {
         Arc::ptr_eq(&self.queue, queue)
     }
 
     /// Selects packets of a vector, and copies their bytes. Returns whether some are selected.
     pub(super) fn begin(&mut self, snapshot: &Snapshot, origin: Origin, packets: &[Packet<'_>]) -> bool {
-        let WorkerTap { queue, selector, wants, search, states, .. } = self;
+        let WorkerTap { queue, selector, options, search, states, .. } = self;
         let mut is_selected = [selector.packets.is_none(); VECTOR];
         if let Some(classifier) = &selector.packets {
-            let found = search.find(classifier, snapshot, packets, |at| {
-                is_selected[at] = selector.takes_malformed(packets[at].port);
+            let found = search.find(classifier, snapshot, packets, |index| {
+                is_selected[index] = selector.takes_malformed(packets[index].port);
             });
-            found.iter().for_each(|at| is_selected[usize::from(*at)] = true);
+            found.iter().for_each(|index| is_selected[usize::from(*index)] = true);
         }
         let mut some = false;
         for ((packet, state), _) in
             packets.iter().zip(&mut states[..]).zip(is_selected).filter(|(_, is_selected)| *is_selected)
         {
-            let kept = wants.takes_received(origin).then(|| queue.keep(packet.bytes(), wants.snaplen));
-            match kept {
+            let copied =
+                options.records_received(origin).then(|| queue.copy(packet.bytes(), options.snaplen));
+            match copied {
                 Some(None) => queue.leave_out(),
-                Some(kept @ Some(_)) => *state = TapState::Selected(kept),
+                Some(copied @ Some(_)) => *state = TapState::Selected(copied),
                 None => *state = TapState::Selected(None),
             }
             some |= matches!(state, TapState::Selected(_));
@@ -256,17 +257,17 @@ impl WorkerTap {
         some
     }
 
-    pub(super) fn has(&self, at: usize) -> bool {
-        matches!(self.states[at], TapState::Selected(_))
+    pub(super) fn is_selected(&self, index: usize) -> bool {
+        matches!(self.states[index], TapState::Selected(_))
     }
 
     /// Records a packet of the vector, if it was selected. `packet` has no bytes yet.
-    pub(super) fn end(&mut self, at: usize, packet: &TappedPacket, bytes: &[u8]) {
-        let TapState::Selected(received) = std::mem::take(&mut self.states[at]) else { return };
-        let (queue, wants) = (&self.queue, &self.wants);
-        let is_wanted = wants.takes(packet.verdict);
-        let takes_last = is_wanted && wants.takes_last(packet.verdict);
-        let last = takes_last.then(|| queue.keep(bytes, wants.snaplen));
+    pub(super) fn end(&mut self, index: usize, packet: &TappedPacket, bytes: &[u8]) {
+        let TapState::Selected(received) = std::mem::take(&mut self.states[index]) else { return };
+        let (queue, options) = (&self.queue, &self.options);
+        let is_wanted = options.matches_reason(packet.verdict);
+        let records_last = is_wanted && options.records_last(packet.verdict);
+        let last = records_last.then(|| queue.copy(bytes, options.snaplen));
         match last {
             Some(None) => queue.leave_out(),
             last if is_wanted && (received.is_some() || last.is_some()) => {
@@ -275,7 +276,7 @@ impl WorkerTap {
             }
             _ => {}
         }
-        received.into_iter().for_each(|kept| queue.give_back(kept));
+        received.into_iter().for_each(|copied| queue.free_pieces(copied));
     }
 
     /// Whether the tap may select packets of the flow of this packet.

@@ -1,6 +1,6 @@
 //! Passes the packets of a vector to the taps.
 
-use super::state::{MOST_TAPS, Pipeline};
+use super::state::{MAX_TAPS, Pipeline};
 use super::tap::{TapQueue, TappedPacket, WorkerTap};
 use crate::compiled::Snapshot;
 use crate::verdict::{Origin, Verdict};
@@ -16,7 +16,7 @@ impl Pipeline {
 
     /// Adds a tap. Returns it if there is no room.
     pub(crate) fn add_tap(&mut self, tap: WorkerTap) -> Option<WorkerTap> {
-        if self.taps.len() == MOST_TAPS {
+        if self.taps.len() == MAX_TAPS {
             return Some(tap);
         }
         self.taps.push(tap);
@@ -25,8 +25,8 @@ impl Pipeline {
 
     /// Removes the tap with this queue, and returns it.
     pub(crate) fn remove_tap(&mut self, queue: &Arc<TapQueue>) -> Option<WorkerTap> {
-        let at = self.taps.iter().position(|tap| tap.is_of(queue))?;
-        Some(self.taps.remove(at))
+        let index = self.taps.iter().position(|tap| tap.belongs_to(queue))?;
+        Some(self.taps.remove(index))
     }
 
     /// Lets the taps select packets of a vector. Returns whether some are selected.
@@ -48,8 +48,8 @@ impl Pipeline {
         packets: &[Packet<'_>],
         verdicts: &[Verdict],
     ) {
-        for (at, packet) in packets.iter().enumerate() {
-            if !self.taps.iter().any(|tap| tap.has(at)) {
+        for (index, packet) in packets.iter().enumerate() {
+            if !self.taps.iter().any(|tap| tap.is_selected(index)) {
                 continue;
             }
             let tapped = TappedPacket {
@@ -58,12 +58,12 @@ impl Pipeline {
                 origin,
                 port: packet.port,
                 link: packet.link,
-                verdict: verdicts[at],
-                trace: self.trace(snapshot, at, tracked, verdicts[at]),
+                verdict: verdicts[index],
+                trace: self.trace(snapshot, index, tracked, verdicts[index]),
                 received: None,
                 last: None,
             };
-            self.taps.iter_mut().for_each(|tap| tap.end(at, &tapped, packet.bytes()));
+            self.taps.iter_mut().for_each(|tap| tap.end(index, &tapped, packet.bytes()));
         }
     }
 

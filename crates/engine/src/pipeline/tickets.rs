@@ -29,14 +29,14 @@ impl RewriteTicket {
 
     /// The ticket with a number that [`RewriteTicket::number`] returned; `None` for 0.
     #[inline]
-    pub fn of(number: u32) -> Option<RewriteTicket> {
+    pub fn from_number(number: u32) -> Option<RewriteTicket> {
         NonZeroU32::new(number).map(RewriteTicket)
     }
 
     /// The ticket of a packet of a batch. There are fewer than 2^24 batches.
     #[inline]
     pub(super) fn new(batch: BatchId, packet: u8) -> Option<RewriteTicket> {
-        RewriteTicket::of(batch.number() * VECTOR as u32 + u32::from(packet))
+        RewriteTicket::from_number(batch.number() * VECTOR as u32 + u32::from(packet))
     }
 
     #[inline]

@@ -6,12 +6,12 @@ use mmb_conn::{ConnId, Connection, Direction};
 use mmb_policy::RuleId;
 
 /// The most rules that a trace names.
-const NAMED: usize = 16;
+const MAX_NAMED_RULES: usize = 16;
 
 /// The rules and the connection that determined a packet's verdict.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PacketTrace {
-    pub(super) rules: [u32; NAMED],
+    pub(super) rules: [u32; MAX_NAMED_RULES],
     /// The number of rules that applied. The trace names the first ones.
     pub count: u32,
     /// The rule that decides by `accept`, `drop` or `reject`: the one with the best priority, and among those
@@ -51,7 +51,7 @@ impl PacketTrace {
 }
 
 impl TracedConnection {
-    pub(super) fn of(
+    pub(super) fn new(
         (id, direction, connection): (ConnId, Direction, Connection),
         is_new: bool,
     ) -> TracedConnection {
@@ -60,10 +60,10 @@ impl TracedConnection {
             id: id.number(),
             is_new,
             state: connection.state.name(),
-            sent: Endpoints::of(&reply.reversed()),
+            sent: Endpoints::from_tuple(&reply.reversed()),
             is_reply: direction == Direction::Reply,
             proto: forward.proto,
-            arrived: Endpoints::of(&forward),
+            arrived: Endpoints::from_tuple(&forward),
         }
     }
 }

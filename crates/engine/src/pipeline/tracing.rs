@@ -17,30 +17,30 @@ impl Pipeline {
     pub(super) fn trace(
         &mut self,
         snapshot: &Snapshot,
-        at: usize,
+        index: usize,
         tracked: bool,
         verdict: Verdict,
     ) -> PacketTrace {
         let mut trace = PacketTrace::default();
         self.matched.clear();
         if tracked {
-            let Traced { assessment, ct_state, cached, connection } = self.conntrack.traced(at);
-            let made = connection.map(|(id, ..)| id).filter(|_| assessment.is_expected());
-            trace.connection = connection.map(|of| TracedConnection::of(of, assessment.is_new()));
-            trace.is_streamed = self.work.streamed.iter().any(|(number, _)| usize::from(*number) == at);
+            let Traced { assessment, ct_state, cached, connection } = self.conntrack.traced(index);
+            let expected = connection.map(|(id, ..)| id).filter(|_| assessment.is_expected());
+            trace.connection = connection.map(|traced| TracedConnection::new(traced, assessment.is_new()));
+            trace.is_streamed = self.work.streamed.iter().any(|(number, _)| usize::from(*number) == index);
             match cached {
                 Some(rules) => {
-                    let applies = |slot: &RuleSlot| snapshot.actions.at(slot.index()).wants(ct_state);
+                    let applies = |slot: &RuleSlot| snapshot.actions.at(slot.index()).matches_ct(ct_state);
                     self.matched.extend_from_slice(rules);
-                    self.matched.extend(self.per_packet.slots(at).iter().copied().filter(applies));
+                    self.matched.extend(self.per_packet.slots(index).iter().copied().filter(applies));
                 }
-                None => self.collect_matched(snapshot, at, &assessment, ct_state),
+                None => self.collect_matched(snapshot, index, &assessment, ct_state),
             }
-            if let Some(id) = made {
+            if let Some(id) = expected {
                 self.matched.extend_from_slice(self.conntrack.rules(snapshot, id));
             }
         } else {
-            self.matched.extend_from_slice(self.scratch.slots(at));
+            self.matched.extend_from_slice(self.scratch.slots(index));
         }
         self.matched.sort_unstable_by_key(|&slot| snapshot.actions.at(slot.index()).rank());
         trace.count = self.matched.len() as u32;

@@ -1,6 +1,6 @@
 //! The verdict stage with connection tracking: packets also get the rules of their connection.
 
-use super::resolver::{VerdictResolver, first_that_drops};
+use super::resolver::{VerdictResolver, first_dropping_rule};
 use super::state::Pipeline;
 use super::work::{EditList, PacketEdits, PacketTransform};
 use crate::compiled::Snapshot;
@@ -28,40 +28,45 @@ impl Pipeline {
         verdicts: &mut [Verdict],
     ) {
         self.work.clear();
-        self.fetch_rules(snapshot);
-        self.fetch_limits(snapshot, packets, true);
+        self.prefetch_rules(snapshot);
+        self.prefetch_limits(snapshot, packets, true);
         self.work.translations.extend_from_slice(&self.conntrack.quick().translations);
         self.work.streamed.extend(self.conntrack.quick_streams(verdicts));
         let others: ArrayVec<u8, VECTOR> =
-            self.conntrack.quick().others(packets.len()).map(|at| at as u8).collect();
+            self.conntrack.quick().others(packets.len()).map(|index| index as u8).collect();
         for block in others.chunks(BLOCK) {
-            self.conntrack.prefetch_new(snapshot, block, |at| self.scratch.slots(at));
+            self.conntrack.prefetch_new(snapshot, block, |index| self.scratch.slots(index));
             self.decide_block(snapshot, block, packets, verdicts);
         }
     }
 
     /// Processes packets that this worker generated like other packets of their connections: the edits of all
     /// rules that they match apply to them. Neither rules nor connections count them, and no rule drops them.
-    pub(super) fn pass_made(
+    pub(super) fn pass_generated(
         &mut self,
         snapshot: &Snapshot,
         packets: &[Packet<'_>],
         verdicts: &mut [Verdict],
     ) {
         self.work.clear();
-        for (at, packet) in packets.iter().enumerate() {
-            let Some(member) = self.conntrack.member(at, packet) else {
+        for (index, packet) in packets.iter().enumerate() {
+            let Some(member) = self.conntrack.member(index, packet) else {
                 // The connection has ended, so its translation is gone.
-                verdicts[at] = Verdict::Drop(DropReason::ConnInvalid);
+                verdicts[index] = Verdict::Drop(DropReason::ConnInvalid);
                 continue;
             };
-            self.match_ct_state(snapshot, at, &Assessment::of_valid(member), packet);
+            self.match_ct_state(snapshot, index, &Assessment::valid(member), packet);
             // No rule drops a generated packet: an end that does not get its RST would keep the connection.
             self.sort_matched(snapshot);
             if self.conntrack.translates(member.0) {
-                self.add_transform((at, packet), member, (self.conntrack.transform(member), None), verdicts);
+                self.add_transform(
+                    (index, packet),
+                    member,
+                    (self.conntrack.transform(member), None),
+                    verdicts,
+                );
             }
-            self.rewrite_matched(snapshot, at);
+            self.rewrite_matched(snapshot, index);
         }
         // Generated packets do not pass the streams stage.
         self.work.streamed.clear();
@@ -79,37 +84,38 @@ impl Pipeline {
         }
         let mut streamed = std::mem::take(&mut self.work.streamed);
         // The packets of the quick pass were added before the others.
-        if !streamed.is_sorted_by_key(|(at, _)| *at) {
-            streamed.sort_unstable_by_key(|(at, _)| *at);
+        if !streamed.is_sorted_by_key(|(index, _)| *index) {
+            streamed.sort_unstable_by_key(|(index, _)| *index);
         }
-        let mut some_gone = false;
+        let mut any_removed = false;
         let mut ahead = PrefetchAhead::new(&streamed, &self.conntrack);
-        for (number, &(at, of)) in streamed.iter().enumerate() {
+        for (number, &(index, stream_packet)) in streamed.iter().enumerate() {
             ahead.prefetch(&streamed, number, &self.conntrack);
             if let Some((next, _)) = streamed.get(number + 1) {
                 let next = usize::from(*next);
                 prefetch_payload(&packets[next], &self.work.layouts[next]);
             }
-            let at = usize::from(at);
-            let packet = &mut packets[at];
-            self.conntrack.trace_packet(Some(at));
-            match self.conntrack.follow_stream(snapshot, of, packet, &mut self.work.layouts[at]) {
+            let index = usize::from(index);
+            let packet = &mut packets[index];
+            self.conntrack.trace_packet(Some(index));
+            match self.conntrack.follow_stream(snapshot, stream_packet, packet, &mut self.work.layouts[index])
+            {
                 Ok(Followed::Passes) => {
-                    self.work.followed.add(at);
+                    self.work.followed.add(index);
                     continue;
                 }
-                Ok(Followed::Absorbed) => verdicts[at] = Verdict::Absorbed,
-                Err(StreamRefusal { reason, by }) => {
+                Ok(Followed::Absorbed) => verdicts[index] = Verdict::Absorbed,
+                Err(StreamRefusal { reason, rule }) => {
                     let count = Count { packets: 1, bytes: packet.len() as u64 };
                     let cells = &snapshot.cells[self.worker];
-                    by.into_iter().for_each(|slot| cells.dropped(slot).add(count));
-                    verdicts[at] = Verdict::Drop(reason);
+                    rule.into_iter().for_each(|slot| cells.dropped(slot).add(count));
+                    verdicts[index] = Verdict::Drop(reason);
                 }
             }
-            some_gone = true;
+            any_removed = true;
         }
-        if some_gone {
-            self.work.discard(|at| matches!(verdicts[at], Verdict::Drop(_) | Verdict::Absorbed));
+        if any_removed {
+            self.work.discard(|index| matches!(verdicts[index], Verdict::Drop(_) | Verdict::Absorbed));
         }
         self.work.streamed = streamed;
     }
@@ -121,19 +127,19 @@ impl Pipeline {
         packets: &[Packet<'_>],
         verdicts: &mut [Verdict],
     ) {
-        for at in block.iter().map(|at| usize::from(*at)) {
-            let packet = &packets[at];
-            let is_done = if self.per_packet.slots(at).is_empty() {
-                self.apply_cached(snapshot, at, packet, verdicts)
+        for index in block.iter().map(|index| usize::from(*index)) {
+            let packet = &packets[index];
+            let is_done = if self.per_packet.slots(index).is_empty() {
+                self.apply_cached(snapshot, index, packet, verdicts)
             } else {
-                self.apply_combined(snapshot, at, packet, verdicts)
+                self.apply_cached_and_per_packet(snapshot, index, packet, verdicts)
             };
             if is_done {
                 continue;
             }
-            if let Err(verdict) = self.decide_one(snapshot, at, packet, verdicts) {
+            if let Err(verdict) = self.decide_one(snapshot, index, packet, verdicts) {
                 self.handed += u64::from(matches!(verdict, Verdict::Hand(_)));
-                verdicts[at] = verdict;
+                verdicts[index] = verdict;
             }
         }
     }
@@ -142,17 +148,17 @@ impl Pipeline {
     fn decide_one(
         &mut self,
         snapshot: &Snapshot,
-        at: usize,
+        index: usize,
         packet: &Packet<'_>,
         verdicts: &mut [Verdict],
     ) -> Result<(), Verdict> {
-        let assessment = self.conntrack.assess(snapshot, at, packet, &self.work.layouts[at])?;
-        let assessment = self.complete_assessment(snapshot, at, assessment, packet);
+        let assessment = self.conntrack.assess(snapshot, index, packet, &self.work.layouts[index])?;
+        let assessment = self.complete_assessment(snapshot, index, assessment, packet);
         if self.is_traced {
-            self.conntrack.note_flow_state(at, &assessment);
+            self.conntrack.note_flow_state(index, &assessment);
         }
-        let slots = self.scratch.slots(at);
-        let is_unsolicited = assessment.is_unsolicited(snapshot, slots, packet, &self.work.layouts[at]);
+        let slots = self.scratch.slots(index);
+        let is_unsolicited = assessment.is_unsolicited(snapshot, slots, packet, &self.work.layouts[index]);
         if self.matched.is_empty()
             && assessment.replaced.is_none()
             && !is_unsolicited
@@ -160,10 +166,10 @@ impl Pipeline {
         {
             return Ok(());
         }
-        let decided = self.decide_assessed(snapshot, at, (&assessment, is_unsolicited), packet, verdicts);
+        let decided = self.decide_assessed(snapshot, index, (&assessment, is_unsolicited), packet, verdicts);
         if snapshot.log_rules > 0 {
-            let verdict = decided.err().unwrap_or(verdicts[at]);
-            self.log_matched(snapshot, at, assessment.is_new(), packet, verdict);
+            let verdict = decided.err().unwrap_or(verdicts[index]);
+            self.log_matched(snapshot, index, assessment.is_new(), packet, verdict);
         }
         decided
     }
@@ -173,41 +179,43 @@ impl Pipeline {
     fn decide_assessed(
         &mut self,
         snapshot: &Snapshot,
-        at: usize,
+        index: usize,
         (assessment, is_unsolicited): (&Assessment, bool),
         packet: &Packet<'_>,
         verdicts: &mut [Verdict],
     ) -> Result<(), Verdict> {
-        let cacheable = self.conntrack.cacheable(snapshot, at, assessment);
-        let dropped_by = self.resolve_verdict(snapshot, at, assessment, packet);
+        let cacheable = self.conntrack.cacheable(snapshot, index, assessment);
+        let dropped_by = self.resolve_verdict(snapshot, index, assessment, packet);
         let drops = dropped_by.is_some();
-        if let Some(by) = dropped_by {
-            cacheable.into_iter().for_each(|member| self.cache_verdict(snapshot, at, member, packet, drops));
-            self.conntrack.dropped_by_rule(at, assessment, packet, &self.work.layouts[at]);
-            return Err(self.dropped_by(snapshot, by, at, packet));
+        if let Some(drop_rule) = dropped_by {
+            cacheable
+                .into_iter()
+                .for_each(|member| self.cache_verdict(snapshot, index, member, packet, drops));
+            self.conntrack.dropped_by_rule(index, assessment, packet, &self.work.layouts[index]);
+            return Err(self.dropped_by(snapshot, drop_rule, index, packet));
         }
-        let layout = &self.work.layouts[at];
-        if matches!(verdicts[at], Verdict::Drop(_)) {
+        let layout = &self.work.layouts[index];
+        if matches!(verdicts[index], Verdict::Drop(_)) {
             return Ok(());
         }
         if is_unsolicited {
-            self.conntrack.refuse(at, packet, layout);
+            self.conntrack.refuse(index, packet, layout);
             return Err(Verdict::Drop(DropReason::NatUnsolicited));
         }
-        let rules = PacketRules { candidates: self.scratch.slots(at), applied: &self.matched };
-        let committed = self.conntrack.commit(snapshot, at, assessment, rules, (packet, layout));
+        let rules = PacketRules { candidates: self.scratch.slots(index), applied: &self.matched };
+        let committed = self.conntrack.commit(snapshot, index, assessment, rules, (packet, layout));
         let Committed { member, transform, is_valid } = committed.map_err(|reason| {
-            self.conntrack.refuse(at, packet, layout);
+            self.conntrack.refuse(index, packet, layout);
             Verdict::Drop(reason)
         })?;
         if let (Some(member), Some(transform)) = (member, transform) {
-            self.add_transform((at, packet), member, transform, verdicts);
+            self.add_transform((index, packet), member, transform, verdicts);
         }
         cacheable
             .filter(|_| is_valid)
             .into_iter()
-            .for_each(|member| self.cache_verdict(snapshot, at, member, packet, drops));
-        self.rewrite_matched(snapshot, at);
+            .for_each(|member| self.cache_verdict(snapshot, index, member, packet, drops));
+        self.rewrite_matched(snapshot, index);
         Ok(())
     }
 
@@ -216,27 +224,28 @@ impl Pipeline {
     fn complete_assessment(
         &mut self,
         snapshot: &Snapshot,
-        at: usize,
+        index: usize,
         mut assessment: Assessment,
         packet: &Packet<'_>,
     ) -> Assessment {
-        let layout = &self.work.layouts[at];
-        let (slots, matched) = (self.scratch.slots(at), &mut self.matched);
-        self.conntrack.supersede(snapshot, &mut assessment, (packet, layout), || {
+        let layout = &self.work.layouts[index];
+        let (slots, matched) = (self.scratch.slots(index), &mut self.matched);
+        self.conntrack.replace_if_rules_changed(snapshot, &mut assessment, (packet, layout), || {
             let action = |slot: RuleSlot| snapshot.actions.at(slot.index());
-            let creates = |slot: &RuleSlot| action(*slot).is_stateful() && action(*slot).wants(CtState::New);
+            let creates =
+                |slot: &RuleSlot| action(*slot).is_stateful() && action(*slot).matches_ct(CtState::New);
             matched.clear();
             matched.extend(slots.iter().copied().filter(creates));
             matched.sort_unstable_by_key(|&slot| action(slot).rank());
             matched
         });
-        self.match_ct_state(snapshot, at, &assessment, packet);
+        self.match_ct_state(snapshot, index, &assessment, packet);
         let is_stateful = |&slot: &RuleSlot| snapshot.actions.at(slot.index()).is_stateful();
         if assessment.is_new()
             && self.matched.iter().any(is_stateful)
-            && self.conntrack.check_beginning(at, &mut assessment, packet, &self.work.layouts[at])
+            && self.conntrack.check_first_checksum(index, &mut assessment, packet, &self.work.layouts[index])
         {
-            self.match_ct_state(snapshot, at, &assessment, packet);
+            self.match_ct_state(snapshot, index, &assessment, packet);
         }
         assessment
     }
@@ -246,17 +255,17 @@ impl Pipeline {
     fn cache_verdict(
         &mut self,
         snapshot: &Snapshot,
-        at: usize,
+        index: usize,
         member: (ConnId, Direction),
         packet: &Packet<'_>,
         drops: bool,
     ) {
         let action = |slot: RuleSlot| snapshot.actions.at(slot.index());
-        if self.per_packet.slots(at).is_empty() {
+        if self.per_packet.slots(index).is_empty() {
             // Without per-packet rules, only a stateful rule can drop some packets and pass others. It
             // applies to each packet of its connection, so that no verdict can be cached.
             if !self.matched.iter().any(|&slot| action(slot).drops_some()) {
-                let rules = PacketRules { candidates: self.scratch.slots(at), applied: &self.matched };
+                let rules = PacketRules { candidates: self.scratch.slots(index), applied: &self.matched };
                 self.conntrack.cache_verdict(snapshot, member, packet.port, rules, drops);
             }
             return;
@@ -265,7 +274,7 @@ impl Pipeline {
         self.constant.clear();
         self.constant.extend(self.matched.iter().copied().filter(is_constant));
         let applied = self.constant.len();
-        self.constant.extend(self.scratch.slots(at).iter().copied().filter(is_constant));
+        self.constant.extend(self.scratch.slots(index).iter().copied().filter(is_constant));
         let (applied, candidates) = self.constant.split_at(applied);
         let (mut resolver, mut draws) = (VerdictResolver::default(), false);
         for &slot in applied {
@@ -283,33 +292,33 @@ impl Pipeline {
     fn match_ct_state(
         &mut self,
         snapshot: &Snapshot,
-        at: usize,
+        index: usize,
         assessment: &Assessment,
         packet: &Packet<'_>,
     ) {
         let state = match snapshot.ct_rules {
             0 => CtState::Untracked,
-            _ => self.conntrack.ct_state(at, assessment, packet, &self.work.layouts[at]),
+            _ => self.conntrack.ct_state(index, assessment, packet, &self.work.layouts[index]),
         };
-        self.collect_matched(snapshot, at, assessment, state);
+        self.collect_matched(snapshot, index, assessment, state);
     }
 
     /// Adds the edits of the rules in `matched` to the pending rewrites.
-    fn rewrite_matched(&mut self, snapshot: &Snapshot, at: usize) {
+    fn rewrite_matched(&mut self, snapshot: &Snapshot, index: usize) {
         let start = self.work.listed.len();
         let edits = self.matched.iter().map(|&slot| snapshot.actions.at(slot.index()).edit());
         self.work.listed.extend(edits.filter(Option::is_some));
-        self.rewrite_listed(at, start);
+        self.rewrite_listed(index, start);
     }
 
     /// Adds the edits that are listed from `start` on, if there are any, to the pending rewrites.
     #[inline]
-    fn rewrite_listed(&mut self, at: usize, start: usize) {
+    fn rewrite_listed(&mut self, index: usize, start: usize) {
         let end = self.work.listed.len();
         if end > start {
             // The index of a packet in a vector fits in a byte.
             let edits = EditList::Listed(start as u32, end as u32);
-            self.work.rewrites.push(PacketEdits { packet: at as u8, edits });
+            self.work.rewrites.push(PacketEdits { packet: index as u8, edits });
         }
     }
 
@@ -318,19 +327,19 @@ impl Pipeline {
     fn apply_cached(
         &mut self,
         snapshot: &Snapshot,
-        at: usize,
+        index: usize,
         packet: &Packet<'_>,
         verdicts: &mut [Verdict],
     ) -> bool {
-        let outcome = self.conntrack.apply_cached(snapshot, at, packet, &self.work.layouts[at]);
+        let outcome = self.conntrack.apply_cached(snapshot, index, packet, &self.work.layouts[index]);
         let (cached, passes, edits) = match outcome {
             CachedOutcome::None => return false,
             CachedOutcome::Refused(reason) => {
-                verdicts[at] = Verdict::Drop(reason);
+                verdicts[index] = Verdict::Drop(reason);
                 return true;
             }
             CachedOutcome::Invalid(cached, member) => {
-                self.decide_invalid(snapshot, at, (cached, member), packet, verdicts);
+                self.decide_invalid(snapshot, index, (cached, member), packet, verdicts);
                 return true;
             }
             CachedOutcome::Drop(cached) => (cached, None, false),
@@ -348,52 +357,52 @@ impl Pipeline {
         if let Some(member) = passes
             && self.conntrack.offers(member)
         {
-            self.offer_cached(snapshot, at, packet, (cached, member));
+            self.offer_cached(snapshot, index, packet, (cached, member));
         }
         let Some(member) = passes else {
-            let dropped_by = first_that_drops(snapshot, self.conntrack.cached_rules(cached));
-            verdicts[at] = Verdict::Drop(DropReason::Rule);
-            if let Some(by) = dropped_by {
-                cells.dropped(by).add(count);
-                verdicts[at] = self.dropped_by(snapshot, by, at, packet);
+            let dropped_by = first_dropping_rule(snapshot, self.conntrack.cached_rules(cached));
+            verdicts[index] = Verdict::Drop(DropReason::Rule);
+            if let Some(drop_rule) = dropped_by {
+                cells.dropped(drop_rule).add(count);
+                verdicts[index] = self.dropped_by(snapshot, drop_rule, index, packet);
             }
             return true;
         };
         if self.conntrack.translates(member.0) {
-            self.add_transform((at, packet), member, (self.conntrack.transform(member), None), verdicts);
+            self.add_transform((index, packet), member, (self.conntrack.transform(member), None), verdicts);
         }
-        self.rewrite_listed(at, start);
+        self.rewrite_listed(index, start);
         true
     }
 
     /// Applies a packet's cached verdict together with the per-packet rules that the packet matches. Returns
     /// false if there is no cached verdict.
     #[inline(never)]
-    fn apply_combined(
+    fn apply_cached_and_per_packet(
         &mut self,
         snapshot: &Snapshot,
-        at: usize,
+        index: usize,
         packet: &Packet<'_>,
         verdicts: &mut [Verdict],
     ) -> bool {
-        let Some((cached, member)) = self.conntrack.cached(at) else { return false };
-        if !self.conntrack.is_cache_current(at, member, packet.port) {
-            verdicts[at] = Verdict::Drop(DropReason::ConnInvalid);
+        let Some((cached, member)) = self.conntrack.cached(index) else { return false };
+        if !self.conntrack.is_cache_current(index, member, packet.port) {
+            verdicts[index] = Verdict::Drop(DropReason::ConnInvalid);
             return true;
         }
         let state = match snapshot.ct_rules {
             0 => CtState::Untracked,
             _ => {
-                let assessment = Assessment::of_valid(member);
-                self.conntrack.ct_state(at, &assessment, packet, &self.work.layouts[at])
+                let assessment = Assessment::valid(member);
+                self.conntrack.ct_state(index, &assessment, packet, &self.work.layouts[index])
             }
         };
         let action = |slot: RuleSlot| snapshot.actions.at(slot.index());
         self.matched.clear();
         self.matched.extend_from_slice(self.conntrack.cached_rules(cached));
-        let per_packet = self.per_packet.slots(at).iter().copied();
-        self.matched.extend(per_packet.filter(|&slot| action(slot).wants(state)));
-        let layout = &self.work.layouts[at];
+        let per_packet = self.per_packet.slots(index).iter().copied();
+        self.matched.extend(per_packet.filter(|&slot| action(slot).matches_ct(state)));
+        let layout = &self.work.layouts[index];
         let invalid = match self.has_limits(snapshot) {
             true => self.conntrack.assess_cached(snapshot, (packet, layout), member, cached),
             false => None,
@@ -401,26 +410,26 @@ impl Pipeline {
         let (dropped_by, outcome) = match invalid {
             Some(outcome) => (None, outcome),
             None => {
-                let by = self.resolve_matched(snapshot, at, &Assessment::of_valid(member), packet);
-                let layout = &self.work.layouts[at];
-                let rules = (cached, by.is_some(), true);
-                (by, self.conntrack.apply_verdict(snapshot, at, (packet, layout), member, rules))
+                let drop_rule = self.resolve_matched(snapshot, index, &Assessment::valid(member), packet);
+                let layout = &self.work.layouts[index];
+                let rules = (cached, drop_rule.is_some(), true);
+                (drop_rule, self.conntrack.apply_verdict(snapshot, index, (packet, layout), member, rules))
             }
         };
         match outcome {
             CachedOutcome::None => return false,
             CachedOutcome::Refused(reason) => {
-                verdicts[at] = Verdict::Drop(reason);
+                verdicts[index] = Verdict::Drop(reason);
                 return true;
             }
             CachedOutcome::Invalid(cached, member) => {
-                self.decide_invalid(snapshot, at, (cached, member), packet, verdicts);
+                self.decide_invalid(snapshot, index, (cached, member), packet, verdicts);
                 return true;
             }
             CachedOutcome::Drop(_) => {
                 self.count_matched(snapshot, packet, dropped_by);
-                verdicts[at] = match dropped_by {
-                    Some(by) => self.dropped_by(snapshot, by, at, packet),
+                verdicts[index] = match dropped_by {
+                    Some(drop_rule) => self.dropped_by(snapshot, drop_rule, index, packet),
                     None => Verdict::Drop(DropReason::Rule),
                 };
             }
@@ -428,17 +437,17 @@ impl Pipeline {
                 self.count_matched(snapshot, packet, dropped_by);
                 if self.conntrack.translates(member.0) {
                     self.add_transform(
-                        (at, packet),
+                        (index, packet),
                         member,
                         (self.conntrack.transform(member), None),
                         verdicts,
                     );
                 }
-                self.rewrite_matched(snapshot, at);
+                self.rewrite_matched(snapshot, index);
             }
         }
         if snapshot.log_rules > 0 {
-            self.log_matched(snapshot, at, false, packet, verdicts[at]);
+            self.log_matched(snapshot, index, false, packet, verdicts[index]);
         }
         true
     }
@@ -449,27 +458,28 @@ impl Pipeline {
     fn decide_invalid(
         &mut self,
         snapshot: &Snapshot,
-        at: usize,
+        index: usize,
         (cached, member): (VerdictId, (ConnId, Direction)),
         packet: &Packet<'_>,
         verdicts: &mut [Verdict],
     ) {
         let action = |slot: RuleSlot| snapshot.actions.at(slot.index());
-        let applies = |slot: &RuleSlot| !action(*slot).is_stateful() && action(*slot).wants(CtState::Invalid);
+        let applies =
+            |slot: &RuleSlot| !action(*slot).is_stateful() && action(*slot).matches_ct(CtState::Invalid);
         self.matched.clear();
         self.matched.extend(self.conntrack.cached_candidates(cached).iter().copied().filter(applies));
-        self.matched.extend(self.per_packet.slots(at).iter().copied().filter(applies));
+        self.matched.extend(self.per_packet.slots(index).iter().copied().filter(applies));
         self.matched.extend_from_slice(self.conntrack.rules(snapshot, member.0));
-        if let Some(by) = self.resolve_verdict(snapshot, at, &Assessment::of_valid(member), packet) {
-            verdicts[at] = self.dropped_by(snapshot, by, at, packet);
+        if let Some(drop_rule) = self.resolve_verdict(snapshot, index, &Assessment::valid(member), packet) {
+            verdicts[index] = self.dropped_by(snapshot, drop_rule, index, packet);
         } else {
             if let Some(transform) = self.conntrack.commit_invalid(member, packet) {
-                self.add_transform((at, packet), member, (transform, None), verdicts);
+                self.add_transform((index, packet), member, (transform, None), verdicts);
             }
-            self.rewrite_matched(snapshot, at);
+            self.rewrite_matched(snapshot, index);
         }
         if snapshot.log_rules > 0 {
-            self.log_matched(snapshot, at, false, packet, verdicts[at]);
+            self.log_matched(snapshot, index, false, packet, verdicts[index]);
         }
     }
 
@@ -477,27 +487,27 @@ impl Pipeline {
     /// packet belongs to a stream, adds it to the packets of the streams stage.
     fn add_transform(
         &mut self,
-        (at, packet): (usize, &Packet<'_>),
+        (index, packet): (usize, &Packet<'_>),
         member: (ConnId, Direction),
         (transform, quoted): (NatTransform, Option<QuotedOffsets>),
         verdicts: &mut [Verdict],
     ) {
         if transform.hairpin.is_some() {
-            verdicts[at] = Verdict::Send(packet.port);
+            verdicts[index] = Verdict::Send(packet.port);
         }
-        if let (Some(stream), None, Verdict::Send(out)) = (transform.stream, quoted, verdicts[at]) {
-            self.work.streamed.push((at as u8, StreamPacket { stream, member, out }));
+        if let (Some(stream), None, Verdict::Send(out)) = (transform.stream, quoted, verdicts[index]) {
+            self.work.streamed.push((index as u8, StreamPacket { stream, member, out }));
         }
         let mut transform = transform;
         if let Some(quoted) = quoted {
-            self.conntrack.note_mtu(member, quoted, packet, &self.work.layouts[at]);
+            self.conntrack.note_mtu(member, quoted, packet, &self.work.layouts[index]);
             transform.translation.ack =
                 transform.translation.ack.wrapping_add(self.conntrack.quoted_shift(member, quoted, packet));
         } else if !transform.changes() {
             return;
         }
         // The index of a packet in a vector fits in a byte.
-        self.work.transforms.push(PacketTransform { packet: at as u8, transform, quoted });
+        self.work.transforms.push(PacketTransform { packet: index as u8, transform, quoted });
     }
 }
 
@@ -520,21 +530,21 @@ struct PrefetchAhead {
 
 impl PrefetchAhead {
     /// By stage: how many runs it is ahead of the current run.
-    const STREAMS: [usize; 3] = [3, 2, 1];
+    const RUNS_AHEAD: [usize; 3] = [3, 2, 1];
 
     fn new(packets: &[(u8, StreamPacket)], conntrack: &Conntrack) -> PrefetchAhead {
         let mut first = ArrayVec::new();
         let mut before = None;
-        for (number, (_, of)) in packets.iter().enumerate() {
-            if before != Some(of.stream.id) {
-                before = Some(of.stream.id);
+        for (number, (_, stream_packet)) in packets.iter().enumerate() {
+            if before != Some(stream_packet.stream.id) {
+                before = Some(stream_packet.stream.id);
                 // The index of a packet in a vector fits in a byte.
                 first.push(number as u8);
             }
         }
         let ahead = PrefetchAhead { first, done: 0 };
-        let [most, ..] = PrefetchAhead::STREAMS;
-        (0..most).for_each(|stream| ahead.with(packets, stream, |of| conntrack.prefetch_stream(of)));
+        let [max, ..] = PrefetchAhead::RUNS_AHEAD;
+        (0..max).for_each(|run| ahead.prefetch_run(packets, run, |packet| conntrack.prefetch_stream(packet)));
         ahead
     }
 
@@ -545,15 +555,15 @@ impl PrefetchAhead {
         if self.first.get(self.done).is_none_or(|first| usize::from(*first) != number) {
             return;
         }
-        let [stream, records, edit] = PrefetchAhead::STREAMS.map(|streams| self.done + streams);
-        self.with(packets, stream, |of| conntrack.prefetch_stream(of));
-        self.with(packets, records, |of| conntrack.prefetch_records(of));
-        self.with(packets, edit, |of| conntrack.prefetch_edit(of));
+        let [stream, records, edit] = PrefetchAhead::RUNS_AHEAD.map(|runs| self.done + runs);
+        self.prefetch_run(packets, stream, |packet| conntrack.prefetch_stream(packet));
+        self.prefetch_run(packets, records, |packet| conntrack.prefetch_records(packet));
+        self.prefetch_run(packets, edit, |packet| conntrack.prefetch_edit(packet));
         self.done += 1;
     }
 
-    fn with(&self, packets: &[(u8, StreamPacket)], stream: usize, fetch: impl Fn(&StreamPacket)) {
-        self.first.get(stream).into_iter().for_each(|first| fetch(&packets[usize::from(*first)].1));
+    fn prefetch_run(&self, packets: &[(u8, StreamPacket)], run: usize, fetch: impl Fn(&StreamPacket)) {
+        self.first.get(run).into_iter().for_each(|first| fetch(&packets[usize::from(*first)].1));
     }
 }
 

@@ -85,9 +85,9 @@ impl RewriteWork {
         let RewriteWork { layouts, translations, followed, .. } = self;
         let mut translated = *followed;
         for translation in translations.drain(..) {
-            let at = usize::from(translation.packet);
-            translate(&mut packets[at], &translation, layouts);
-            translated.add(at);
+            let index = usize::from(translation.packet);
+            translate(&mut packets[index], &translation, layouts);
+            translated.add(index);
         }
         translated
     }
@@ -104,12 +104,12 @@ impl RewriteWork {
     ) {
         let RewriteWork { layouts, translations, transforms, rewrites, listed, .. } = self;
         for translation in &*translations {
-            let Some(at) = place(translation.packet) else { continue };
-            translate(&mut packets[at], translation, layouts);
+            let Some(index) = place(translation.packet) else { continue };
+            translate(&mut packets[index], translation, layouts);
         }
         for &PacketTransform { packet, transform, quoted } in &*transforms {
-            let Some(at) = place(packet) else { continue };
-            let (packet, layout) = (&mut packets[at], &layouts[usize::from(packet)]);
+            let Some(index) = place(packet) else { continue };
+            let (packet, layout) = (&mut packets[index], &layouts[usize::from(packet)]);
             match quoted {
                 Some(QuotedOffsets { proto, ip, l4 }) => {
                     transform.translation.apply_to_quoted(packet, layout, proto, ip.into(), l4.into());
@@ -132,8 +132,8 @@ impl RewriteWork {
             }
         }
         for (&PacketEdits { packet, edits }, edit) in rewrites.iter().zip(edits) {
-            let Some(at) = place(packet) else { continue };
-            let (packet, layout) = (&mut packets[at], &mut layouts[usize::from(packet)]);
+            let Some(index) = place(packet) else { continue };
+            let (packet, layout) = (&mut packets[index], &mut layouts[usize::from(packet)]);
             let listed = match (edits, edit) {
                 (EditList::Alone(_), Some(edit)) => {
                     editor.apply(packet, layout, std::iter::once(edit), not_applied);

@@ -2,7 +2,7 @@
 //! compared in `differential` and in `tests/replay`.
 
 use crate::host::{Middlebox, pass, pass_among, policy, ports};
-use mmb_engine::{DropReason, Engine, MadeKind, Verdict};
+use mmb_engine::{DropReason, Engine, GeneratedKind, Verdict};
 use mmb_packet::PortId;
 use mmb_policy::RuleId;
 use mmb_random::SeedTree;
@@ -36,7 +36,7 @@ fn syn() -> Vec<u8> {
 fn is_balanced(engine: &Engine) -> bool {
     let ports = engine.port_counts();
     let sum = |each: fn(&mmb_engine::PortCount) -> u64| ports.iter().map(each).sum::<u64>();
-    let made: u64 = engine.made().iter().map(|(_, packets)| packets).sum();
+    let made: u64 = engine.generated().iter().map(|(_, packets)| packets).sum();
     let dropped: u64 = engine.drops().iter().map(|(_, packets)| packets).sum();
     sum(|port| port.rx.packets) + made == sum(|port| port.tx.packets) + dropped + engine.absorbed()
 }
@@ -55,7 +55,7 @@ fn answers_leave_by_the_port_of_the_packet_and_are_counted_as_made() {
         done.iter().map(|(verdict, _)| *verdict).collect::<Vec<_>>(),
         [REJECTED, Verdict::Send(PortId(B))]
     );
-    assert_eq!(mmb.engine.made(), [(MadeKind::Reject, 3)]);
+    assert_eq!(mmb.engine.generated(), [(GeneratedKind::Reject, 3)]);
     assert_eq!(mmb.engine.drops(), [(DropReason::RuleReject, 3)]);
     assert_eq!(mmb.engine.rule_count(RuleId(1)).dropped.packets, 3);
     assert!(is_balanced(&mmb.engine));
@@ -77,8 +77,8 @@ fn a_port_without_a_wire_is_answered_too() {
 fn an_answer_without_a_buffer_was_never_made() {
     let mut mmb = Middlebox::new("add all reject");
     pass(&mut mmb.worker, A, &[datagram(1), datagram(2)]);
-    assert_eq!(mmb.worker.give_back(|_| false), None);
-    assert_eq!(mmb.engine.made(), []);
+    assert_eq!(mmb.worker.return_packets(|_| false), None);
+    assert_eq!(mmb.engine.generated(), []);
     assert!(is_balanced(&mmb.engine));
 }
 
@@ -97,7 +97,7 @@ fn workers_share_the_rate() {
     }
     // 10 at once, and a hundred a second for 39 times 50 ms.
     assert_eq!(made, 10 + 195);
-    assert_eq!(engine.made(), [(MadeKind::Reject, made)]);
+    assert_eq!(engine.generated(), [(GeneratedKind::Reject, made)]);
     assert_eq!(engine.not_applied(), [(NotApplied::AnswerRate, 40 * 40 - made)]);
     assert!(is_balanced(&engine));
 }
@@ -111,7 +111,7 @@ fn a_queue_that_nobody_empties_is_bounded() {
     }
     let lost: u64 = mmb.engine.not_applied().iter().map(|(_, packets)| packets).sum();
     let mut given = 0;
-    while let Some(origin) = mmb.worker.give_back(|_| {
+    while let Some(origin) = mmb.worker.return_packets(|_| {
         given += 1;
         true
     }) {
@@ -121,7 +121,7 @@ fn a_queue_that_nobody_empties_is_bounded() {
     assert!((100..=256).contains(&given), "{given}");
     // There is room again.
     pass(&mut mmb.worker, A, &[datagram(1)]);
-    assert!(mmb.worker.give_back(|_| true).is_some());
+    assert!(mmb.worker.return_packets(|_| true).is_some());
 }
 
 #[test]

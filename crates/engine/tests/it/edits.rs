@@ -4,7 +4,7 @@ use crate::host::Middlebox;
 use crate::tcp_ends::{
     A, ACK, B, CLIENT, End, FIN, FORWARD, PSH, REPLY, Read, SERVER, SYN, all, connect, request, segment, sent,
 };
-use mmb_engine::{DropReason, MadeKind, NoCycles, Verdict};
+use mmb_engine::{DropReason, GeneratedKind, NoCycles, Verdict};
 use mmb_packet::PortId;
 use mmb_policy::RuleId;
 use mmb_rewrite::NotApplied;
@@ -78,7 +78,10 @@ fn what_is_removed_is_acknowledged() {
     let acknowledgment = Read { flags: ACK, seq: REPLY, ack: FORWARD + 6, payload: Vec::new() };
     assert_eq!(sent(&done, A), [acknowledgment]);
     assert_eq!(done[0].0, Verdict::Absorbed);
-    assert_eq!((mmb.engine.absorbed(), mmb.engine.made()), (1, vec![(MadeKind::Acknowledgment, 1)]));
+    assert_eq!(
+        (mmb.engine.absorbed(), mmb.engine.generated()),
+        (1, vec![(GeneratedKind::Acknowledgment, 1)])
+    );
     let done = all(&mut mmb, A, &[request(6, b"rest")]);
     assert_eq!(sent(&done, B)[0].seq, FORWARD);
 }
@@ -163,7 +166,7 @@ fn what_does_not_fit_is_made() {
         assert_eq!(segment.seq, next);
         next += segment.payload.len() as u32;
     }
-    assert!(mmb.engine.made().iter().any(|(kind, _)| *kind == MadeKind::Data));
+    assert!(mmb.engine.generated().iter().any(|(kind, _)| *kind == GeneratedKind::Data));
 }
 
 #[test]
@@ -249,11 +252,11 @@ fn a_match_over_two_datagrams_is_edited_in_the_first() {
         sent.map(|(_, frame)| String::from_utf8_lossy(&frame[42..]).into_owned()).collect::<Vec<_>>()
     };
     assert_eq!(payloads(&all(&mut mmb, A, &[datagram(b"an ATT")])), [""; 0]);
-    assert_eq!((mmb.engine.absorbed(), mmb.engine.made()), (1, vec![]));
+    assert_eq!((mmb.engine.absorbed(), mmb.engine.generated()), (1, vec![]));
     // What comes behind it is made too, in the same order.
     let done = all(&mut mmb, A, &[datagram(b"ACK here"), datagram(b"more")]);
     assert_eq!(payloads(&done), ["an (gone!)", " here", "more"]);
-    assert_eq!((mmb.engine.absorbed(), mmb.engine.made()), (3, vec![(MadeKind::Data, 3)]));
+    assert_eq!((mmb.engine.absorbed(), mmb.engine.generated()), (3, vec![(GeneratedKind::Data, 3)]));
     for (behind, (_, made)) in done.iter().rev().take(3).enumerate() {
         // They may be fragmented as those that were absorbed, with the identifications that these had if their sender counts.
         let mut expected = datagram(&made[42..]);
@@ -281,7 +284,7 @@ fn a_match_over_two_datagrams_is_edited_in_the_first() {
     let long = format!("{}AT", "x".repeat(69));
     let done = all(&mut mmb, A, &[datagram(long.as_bytes()), datagram(b"h"), datagram(b"i")]);
     assert_eq!(payloads(&done), [long.as_str(), "h", "i"]);
-    assert_eq!((mmb.engine.absorbed(), mmb.engine.made()), (10, vec![(MadeKind::Data, 10)]));
+    assert_eq!((mmb.engine.absorbed(), mmb.engine.generated()), (10, vec![(GeneratedKind::Data, 10)]));
     assert_eq!(mmb.engine.not_applied(), [(NotApplied::StreamHoldOver, 2)]);
 }
 
@@ -295,7 +298,7 @@ fn a_datagram_without_room_for_its_edit_passes_as_it_came() {
     let sent = Verdict::Send(PortId(B));
     assert_eq!(done, frames.map(|frame| (sent, frame)));
     assert_eq!(mmb.engine.not_applied(), [(NotApplied::NoRoom, 2)]);
-    assert_eq!((mmb.engine.absorbed(), mmb.engine.made()), (0, vec![]));
+    assert_eq!((mmb.engine.absorbed(), mmb.engine.generated()), (0, vec![]));
 }
 
 #[test]
@@ -309,7 +312,7 @@ fn a_datagram_grows_to_what_its_link_takes() {
     assert_eq!(done[1], (sent, datagram(&[&[b'y'; 70][..], b"x"].concat())));
     assert_eq!(done[2], (sent, datagram(b"yyyyyyyyyy again")), "the next one has its edit");
     assert_eq!(mmb.engine.not_applied(), [(NotApplied::NoRoom, 1)]);
-    assert_eq!((mmb.engine.absorbed(), mmb.engine.made()), (0, vec![]));
+    assert_eq!((mmb.engine.absorbed(), mmb.engine.generated()), (0, vec![]));
 }
 
 #[test]
@@ -332,5 +335,5 @@ fn a_sender_with_too_many_ranges_ends_nobody_else() {
     let done = all(&mut mmb, A, &[early(OTHER, 0)]);
     let got: Vec<u8> = sent(&done, B).into_iter().flat_map(|segment| segment.payload).collect();
     assert_eq!(got, b"xx");
-    assert!(mmb.engine.made().iter().all(|(kind, _)| *kind != MadeKind::Reset));
+    assert!(mmb.engine.generated().iter().all(|(kind, _)| *kind != GeneratedKind::Reset));
 }

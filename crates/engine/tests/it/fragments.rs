@@ -14,7 +14,7 @@ const A: u16 = 0;
 const SENT: Verdict = Verdict::Send(PortId(1));
 const NAT: &str = "add-stateful in a ip-proto udp map ip-saddr 200.0.0.1";
 /// How many fragments wait at once.
-const MOST: u64 = 4096;
+const MAX_FRAGMENTS: u64 = 4096;
 
 /// An engine with its workers and a clock.
 struct Site {
@@ -155,11 +155,11 @@ fn a_piece_that_waited_and_overlaps_ends_its_datagram() {
 fn a_flood_of_fragments_is_bounded_and_keeps_others_working() {
     for workers in [1, 2] {
         let mut site = Site::new(NAT, workers);
-        let most = MOST * workers as u64;
+        let max = MAX_FRAGMENTS * workers as u64;
         for id in 0..10_000 {
             let [_, stray, ..] = datagram(Ipv4Addr::new(10, 9, (id >> 8) as u8, id as u8), id);
             assert!(matches!(site.verdicts(&[stray])[..], [Verdict::Held(_)]));
-            assert!(site.held() <= most);
+            assert!(site.held() <= max);
             if id % 1000 == 0 {
                 let [first, _, _, last] = datagram(INSIDE, id);
                 assert!(matches!(site.verdicts(&[last, first])[..], [Verdict::Held(_), SENT, SENT]));
@@ -208,7 +208,7 @@ fn a_packet_without_a_buffer_is_dropped_and_counted() {
     let [passed] = &crate::host::pass(&mut site.workers[0], A, &[first])[..] else { panic!("one packet") };
     assert_eq!(passed.0, SENT);
     let mut asked = 0;
-    let given = site.workers[0].give_back(|_| {
+    let given = site.workers[0].return_packets(|_| {
         asked += 1;
         false
     });

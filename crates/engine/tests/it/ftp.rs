@@ -60,9 +60,9 @@ fn a_translated_client_gets_its_data_connection() {
     assert_ne!(told.port(), control.seen.port());
     assert_eq!(site.say(&mut control, "LIST\r\n"), "LIST\r\n", "the numbers follow");
     assert_eq!(site.engine.rule_count(RuleId(2)).hits, 1);
-    assert_eq!(site.expected(), ExpectedCounts { now: 1, made: 1, used: 0, expired: 0 });
+    assert_eq!(site.expected(), ExpectedCounts { now: 1, inserted: 1, used: 0, expired: 0 });
     transfer(&mut site, data(), told, listening);
-    assert_eq!(site.expected(), ExpectedCounts { now: 0, made: 1, used: 1, expired: 0 });
+    assert_eq!(site.expected(), ExpectedCounts { now: 0, inserted: 1, used: 1, expired: 0 });
     let list = site.list();
     let info = list.iter().find(|info| info.arrived.sport == 20).expect("it is listed");
     assert_eq!((&info.rules[..], info.state), (&[RuleId(1), RuleId(2)][..], "established"));
@@ -185,12 +185,12 @@ fn a_retransmission_announces_nothing_again_and_says_the_same() {
     let segment = frame([client(), server()], ACK, (101 + offset, 201), command.as_bytes());
     let [first, again] = [(); 2].map(|()| site.leaving(B, std::slice::from_ref(&segment)));
     assert_eq!((&first, first.len()), (&again, 1));
-    assert_eq!(site.expected().made, 1);
+    assert_eq!(site.expected().inserted, 1);
     let told = site.say(&mut control, &command);
     assert_eq!(told.as_bytes(), first[0].payload, "the server had lost it");
     // Another command for the same port is the same announcement.
     assert_eq!(site.say(&mut control, &command), told);
-    assert_eq!(site.expected(), ExpectedCounts { now: 1, made: 1, used: 0, expired: 0 });
+    assert_eq!(site.expected(), ExpectedCounts { now: 1, inserted: 1, used: 0, expired: 0 });
 }
 
 #[test]
@@ -200,11 +200,11 @@ fn a_begun_command_is_waited_for() {
     assert_eq!(site.say(&mut control, "NOOP\r\nPO"), "NOOP\r\n");
     assert_eq!(site.later(&mut control, 4000), "", "longer than `stream hold`");
     assert_ne!(site.say(&mut control, "RT 10,0,0,5,156,65\r\n"), "");
-    assert_eq!(site.expected().made, 1);
+    assert_eq!(site.expected().inserted, 1);
     assert_eq!(site.say(&mut control, "PO"), "");
     assert_eq!(site.later(&mut control, 5001), "PO");
     assert_eq!(site.say(&mut control, "RT 10,0,0,5,156,66\r\n"), "RT 10,0,0,5,156,66\r\n");
-    assert_eq!(site.expected().made, 1);
+    assert_eq!(site.expected().inserted, 1);
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn the_last_eight_of_a_client_are_expected() {
     assert_eq!(site.dial(data(), ports[0]), None);
     assert_eq!(site.dial(data(), ports[1]), None);
     assert!(ports[2..].iter().all(|port| site.dial(data(), *port).is_some()));
-    assert_eq!(site.expected(), ExpectedCounts { now: 0, made: 10, used: 8, expired: 2 });
+    assert_eq!(site.expected(), ExpectedCounts { now: 0, inserted: 10, used: 8, expired: 2 });
 }
 
 #[test]
@@ -236,14 +236,14 @@ fn it_is_expected_for_a_minute_and_not_longer_than_its_control_connection() {
     site.wait(59_999);
     assert_eq!(site.expected().now, 1);
     site.wait(1001);
-    assert_eq!(site.expected(), ExpectedCounts { now: 0, made: 1, used: 0, expired: 1 });
+    assert_eq!(site.expected(), ExpectedCounts { now: 0, inserted: 1, used: 0, expired: 1 });
     assert_eq!(site.dial(data(), told), None);
     let again = end_of_port(&site.say(&mut control, &other));
     assert_eq!(again, told);
     site.reset(&control);
     site.wait(1);
     assert_eq!(site.dial(data(), told), None);
-    assert_eq!(site.expected(), ExpectedCounts { now: 0, made: 2, used: 0, expired: 2 });
+    assert_eq!(site.expected(), ExpectedCounts { now: 0, inserted: 2, used: 0, expired: 2 });
 }
 
 #[test]
@@ -323,10 +323,10 @@ fn the_table_is_bounded() {
             refused += u64::from(8 * number + port >= 1024);
         }
     }
-    assert_eq!(site.expected(), ExpectedCounts { now: 1024, made: 1024, used: 0, expired: 0 });
+    assert_eq!(site.expected(), ExpectedCounts { now: 1024, inserted: 1024, used: 0, expired: 0 });
     assert_eq!(site.engine.not_applied(), [(NotApplied::HelperNoRoom, refused)]);
     site.wait(61_000);
-    assert_eq!(site.expected(), ExpectedCounts { now: 0, made: 1024, used: 0, expired: 1024 });
+    assert_eq!(site.expected(), ExpectedCounts { now: 0, inserted: 1024, used: 0, expired: 1024 });
 }
 
 #[test]
@@ -343,7 +343,7 @@ fn every_worker_takes_packets_to_the_right_one() {
             site.first = usize::from(number / 4 % 4);
             transfer(&mut site, SocketAddr::new(server().ip(), 30_000 + number), told, listening);
         }
-        assert_eq!(site.expected(), ExpectedCounts { now: 0, made: 40, used: 40, expired: 0 });
+        assert_eq!(site.expected(), ExpectedCounts { now: 0, inserted: 40, used: 40, expired: 0 });
         assert_eq!(site.list().len(), 80);
     }
 }
@@ -453,7 +453,7 @@ const DIALOGUE: &str = "CWD a\r\nPORT 10,0,0,5,156,65\r\nRETR PORT\r\nPORT 10,0,
 fn one_cut_makes_no_difference() {
     for policy in [NAT, PLAIN] {
         let whole = outcome(policy, DIALOGUE, &[], false);
-        assert_eq!(whole.2, ExpectedCounts { now: 0, made: 2, used: 2, expired: 0 });
+        assert_eq!(whole.2, ExpectedCounts { now: 0, inserted: 2, used: 2, expired: 0 });
         for cut in 1..DIALOGUE.len() {
             assert_eq!(outcome(policy, DIALOGUE, &[cut], false), whole, "{cut}");
         }

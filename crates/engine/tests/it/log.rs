@@ -23,14 +23,14 @@ fn watched(text: &str) -> (Middlebox, ConnectionWatch) {
     (mmb, watch)
 }
 
-/// The packets that were told since the last call.
+/// The packets that were logged since the last call.
 fn packets(watch: &ConnectionWatch) -> Vec<PacketEvent> {
     let packet = |event| if let WatchedEvent::Packet(event) = event { Some(event) } else { None };
     watch.try_iter().filter_map(packet).collect()
 }
 
 /// Their rules and verdicts.
-fn told(watch: &ConnectionWatch) -> Vec<(u32, Verdict)> {
+fn logged(watch: &ConnectionWatch) -> Vec<(u32, Verdict)> {
     packets(watch).iter().map(|event| (event.rule.0, event.verdict)).collect()
 }
 
@@ -92,16 +92,16 @@ fn every_packet_that_counts_is_told_with_and_without_connections() {
         for flags in [SYN, ACK, ACK, ACK] {
             mmb.through(A, &tcp(CLIENT, WEB, flags));
         }
-        assert_eq!(told(&watch), [(1, PASSES); 4], "{stateful}");
+        assert_eq!(logged(&watch), [(1, PASSES); 4], "{stateful}");
         for _ in 0..3 {
             mmb.dropped(A, &udp(CLIENT, (SERVER, 53)));
         }
-        assert_eq!(told(&watch), [(2, DROPPED); 3], "{stateful}");
+        assert_eq!(logged(&watch), [(2, DROPPED); 3], "{stateful}");
         let outside = if stateful.contains("map") { OUTSIDE } else { INSIDE };
         for flags in [SYN | ACK, ACK, ACK] {
             mmb.through(B, &tcp(WEB, (outside, 5000), flags));
         }
-        assert_eq!(told(&watch), [(3, RETURNS); 3], "{stateful}");
+        assert_eq!(logged(&watch), [(3, RETURNS); 3], "{stateful}");
         for (rule, packets) in [(1, 4), (2, 3), (3, 3)] {
             assert_eq!(mmb.engine.rule_count(RuleId(rule)).matched.packets, packets, "{stateful}: {rule}");
         }
@@ -115,10 +115,10 @@ fn a_stateful_rule_tells_of_packets_that_begin_connections() {
         let (from, to) = if port == A { (CLIENT, WEB) } else { (WEB, CLIENT) };
         mmb.through(port, &tcp(from, to, flags));
     }
-    assert_eq!(told(&watch), [(1, PASSES)]);
+    assert_eq!(logged(&watch), [(1, PASSES)]);
     // The one that there is no room for.
     assert_eq!(mmb.dropped(A, &tcp((INSIDE, 5001), WEB, SYN)), DropReason::ConnFull);
-    assert_eq!(told(&watch), [(1, Verdict::Drop(DropReason::ConnFull))]);
+    assert_eq!(logged(&watch), [(1, Verdict::Drop(DropReason::ConnFull))]);
 }
 
 #[test]
@@ -126,10 +126,10 @@ fn rules_on_the_state_of_connections_tell_of_packets_in_it() {
     let (mut mmb, watch) =
         watched("add-stateful in a ip-proto tcp accept\nadd ct new log\nadd ct established log");
     mmb.through(A, &tcp(CLIENT, WEB, SYN));
-    assert_eq!(told(&watch), [(2, PASSES)]);
+    assert_eq!(logged(&watch), [(2, PASSES)]);
     mmb.through(B, &tcp(WEB, CLIENT, SYN | ACK));
     (0..3).for_each(|_| _ = mmb.through(A, &tcp(CLIENT, WEB, ACK)));
-    assert_eq!(told(&watch), [(3, RETURNS), (3, PASSES), (3, PASSES), (3, PASSES)]);
+    assert_eq!(logged(&watch), [(3, RETURNS), (3, PASSES), (3, PASSES), (3, PASSES)]);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn a_limit_holds_for_each_rule_and_the_rest_is_a_number() {
     assert_eq!((events[1].name.as_deref(), events[1].text.as_deref()), (Some("dns"), Some("q")));
     // `set log rate` is 10: after the second there is room for ten.
     (0..15).for_each(|_| _ = mmb.through(A, &tcp(CLIENT, WEB, ACK)));
-    assert_eq!(told(&watch), [(1, PASSES); 10]);
+    assert_eq!(logged(&watch), [(1, PASSES); 10]);
     mmb.wait(1);
     let events: Vec<SuppressedEvent> = watch.try_iter().filter_map(suppressed).collect();
     assert_eq!(events.iter().map(|event| (event.rule.0, event.packets)).collect::<Vec<_>>(), [(1, 5)]);
@@ -166,7 +166,7 @@ fn nobody_listens_and_nothing_is_counted_as_told() {
     mmb.wait(1);
     let watch = mmb.ask(|connections| connections.watch().expect("the worker answers"));
     (0..20).for_each(|_| _ = mmb.through(A, &udp(CLIENT, WEB)));
-    assert_eq!(told(&watch), [(1, PASSES); 20]);
+    assert_eq!(logged(&watch), [(1, PASSES); 20]);
     assert_eq!(mmb.engine.connections().summary().events_lost, 0);
 }
 
@@ -175,7 +175,7 @@ fn a_rule_that_goes_tells_what_it_had_left_out() {
     let mut mmb = Middlebox::new("add all log");
     let watch = mmb.ask(|connections| connections.watch().expect("the worker answers"));
     (0..30).for_each(|_| _ = mmb.through(A, &udp(CLIENT, WEB)));
-    assert_eq!(told(&watch).len(), 20);
+    assert_eq!(logged(&watch).len(), 20);
     mmb.engine.publish(&policy("add id 9 all accept")).expect("a policy");
     mmb.wait(1);
     (0..30).for_each(|_| _ = mmb.through(A, &udp(CLIENT, WEB)));
@@ -189,7 +189,7 @@ fn a_rule_that_goes_tells_what_it_had_left_out() {
 #[test]
 fn a_full_queue_loses_events_and_counts_them() {
     let mut mmb = Middlebox::new("set log rate unlimited\nadd all log");
-    let watch = mmb.ask(|connections| connections.watch_with_room(8).expect("the worker answers"));
+    let watch = mmb.ask(|connections| connections.watch_with_capacity(8).expect("the worker answers"));
     (0..20).for_each(|_| _ = mmb.through(A, &udp(CLIENT, WEB)));
     assert_eq!((packets(&watch).len(), watch.take_lost()), (8, 12));
     assert_eq!(mmb.engine.connections().summary().events_lost, 12);

@@ -112,8 +112,8 @@ impl Middlebox {
         mut state: &[u8],
         gap_ms: u64,
     ) -> Result<(LoadSummary, Vec<LeftOutConnection>), String> {
-        let most = self.engine.connections().summary().max;
-        let state = SavedState::read(&mut state, most)?;
+        let max = self.engine.connections().summary().max;
+        let state = SavedState::read(&mut state, max)?;
         let rules = (1..10).map(|id| (RuleId(id), RuleId(id))).collect();
         let map = self.engine.state_map(&state.header, SAVED_MS + gap_ms, rules);
         let mut left_out = Vec::new();

@@ -15,7 +15,7 @@ fn routed(name: &str) -> PortSpec {
 }
 
 fn with_ports(names: &[&str], room: usize) -> (Engine, Worker) {
-    let (mut engine, mut workers) = Engine::with_room(room, 1, 0, &SeedTree::repeatable(1));
+    let (mut engine, mut workers) = Engine::with_max_ports(room, 1, 0, &SeedTree::repeatable(1));
     names.iter().for_each(|name| assert!(engine.add_port(routed(name)).is_some()));
     (engine, workers.remove(0))
 }
@@ -125,7 +125,7 @@ fn tickets_that_are_not_redeemed_are_discarded() {
 #[test]
 fn a_thread_without_input_owns_no_connection() {
     for owning in 1..4usize {
-        let (mut engine, mut workers) = Engine::with_room(1, owning, 1, &SeedTree::repeatable(1));
+        let (mut engine, mut workers) = Engine::with_max_ports(1, owning, 1, &SeedTree::repeatable(1));
         assert!(engine.add_port(routed("inside")).is_some());
         engine.publish(&policy("add-stateful all accept")).expect("good");
         for number in 0..200u16 {
@@ -156,7 +156,7 @@ struct Shared {
 
 impl Shared {
     fn new(rules: &str) -> Shared {
-        let (mut engine, workers) = Engine::with_room(2, 2, 1, &SeedTree::repeatable(1));
+        let (mut engine, workers) = Engine::with_max_ports(2, 2, 1, &SeedTree::repeatable(1));
         ["inside", "outside"].iter().for_each(|name| assert!(engine.add_port(routed(name)).is_some()));
         engine.publish(&policy(rules)).expect("good");
         Shared { workers: Arc::new(workers.into_iter().map(Mutex::new).collect()), engine }

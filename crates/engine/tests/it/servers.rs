@@ -94,8 +94,8 @@ fn connections_and_packets_of_servers_are_counted() {
     // Connections that end leave their packets.
     let up = mmb.engine.order_server(1, &order(ServerOrder::Up, "10.0.0.2")).expect("there is such a server");
     assert_eq!(up, [OrderedServer { rule: RuleId(5), state: Up, is_open: true }]);
-    let of = mmb.engine.server_connections(named("10.0.0.2"), &up);
-    assert_eq!(mmb.ask(|connections| connections.kill_of_server(&of)), Ok(3));
+    let server = mmb.engine.server_connections(named("10.0.0.2"), &up);
+    assert_eq!(mmb.ask(|connections| connections.kill_server_connections(&server)), Ok(3));
     let rows = [row(1, Up, [3, 3, 6]), row(2, Up, [0, 3, 6]), row(3, Up, [3, 3, 6])];
     assert_eq!(shown(&mut mmb), rows);
     let live = mmb.ask(|connections| connections.server_traffic()).expect("the worker answers");

@@ -1,7 +1,7 @@
 //! RSTs of connections that stream rules end, under `answer rate`.
 
 use crate::http_site::{ACK, Site};
-use mmb_engine::{DropReason, MadeKind, Verdict};
+use mmb_engine::{DropReason, GeneratedKind, Verdict};
 use mmb_rewrite::NotApplied;
 
 const CLOSES: &str = "add-stateful tcp-dport 80 stream-forward \"ATTACK\" close";
@@ -20,7 +20,7 @@ fn resets_count_against_the_rate_of_answers() {
     let mut site = Site::new(&format!("set answer rate 1\n{CLOSES}"));
     (0..8).for_each(|_| attack(&mut site));
     // At least ten may come at once.
-    assert_eq!((site.resets, site.mmb.engine.made()), (10, vec![(MadeKind::Reset, 10)]));
+    assert_eq!((site.resets, site.mmb.engine.generated()), (10, vec![(GeneratedKind::Reset, 10)]));
     assert_eq!(site.mmb.engine.not_applied(), [(NotApplied::AnswerRate, 3)]);
     site.later(1000);
     attack(&mut site);

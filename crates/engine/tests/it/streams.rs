@@ -2,7 +2,7 @@
 
 use crate::host::{Middlebox, engine, pass_among, policy, released};
 use crate::tcp_ends::{A, ACK, B, CLIENT, End, FIN, FORWARD, REPLY, RST, SERVER, SYN, one, request, segment};
-use mmb_engine::{DropReason, Level, MadeKind, StreamEvent, StreamEventKind, Verdict, WatchedEvent};
+use mmb_engine::{DropReason, GeneratedKind, Level, StreamEvent, StreamEventKind, Verdict, WatchedEvent};
 use mmb_packet::PortId;
 use mmb_policy::RuleId;
 use mmb_testkit::{Ip4, Tcp, Udp, Upper};
@@ -62,7 +62,7 @@ fn close_drops_the_packet_and_resets_both_ends() {
     // The server expects the byte that was dropped; the client that behind the SYN-ACK.
     assert_reset(forward, (CLIENT, SERVER), FORWARD + 6, Some(REPLY));
     assert_reset(reply, (SERVER, CLIENT), REPLY, Some(FORWARD));
-    assert_eq!(mmb.engine.made(), vec![(MadeKind::Reset, 2)]);
+    assert_eq!(mmb.engine.generated(), vec![(GeneratedKind::Reset, 2)]);
     let count = mmb.engine.rule_count(RuleId(1));
     assert_eq!((count.hits, count.dropped.packets), (1, 1));
     let [info] = &mmb.list()[..] else { panic!("one connection") };
@@ -171,7 +171,7 @@ fn watch_changes_nothing() {
     let [info] = &mmb.list()[..] else { panic!("one connection") };
     let stream = info.stream.as_ref().and_then(|stream| stream.info).expect("a stream");
     assert_eq!(stream.levels, [Level::Watch; 2]);
-    assert_eq!((stream.stats[0].bytes, stream.stats[0].early), (11, 1));
+    assert_eq!((stream.stats[0].bytes, stream.stats[0].out_of_order), (11, 1));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::piece::HttpDirection;
 use super::unfit::HttpUnfit;
 
 /// The most bytes of the line, with its line end.
-pub(crate) const fn most_chunk_line(direction: HttpDirection) -> usize {
+pub(crate) const fn max_chunk_line(direction: HttpDirection) -> usize {
     match direction {
         HttpDirection::Requests => 256,
         HttpDirection::Responses => 4096,
@@ -12,14 +12,14 @@ pub(crate) const fn most_chunk_line(direction: HttpDirection) -> usize {
 }
 
 /// The most digits of a size, leading zeros too: more would overflow in programs that have 64 bits for it.
-const MOST_DIGITS: usize = 16;
+const MAX_DIGITS: usize = 16;
 
 /// The size of a chunk, from its line without its line end. Extensions (section 7.1.1) are not read. In requests they begin with a semicolon right
 /// after the size, and have no control bytes. In responses all clients ignore blanks after the size, which embedded servers write to fill up a
 /// fixed number of digits, and control bytes in extensions.
 pub(crate) fn chunk_size(direction: HttpDirection, line: &[u8]) -> Result<u64, HttpUnfit> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
-    if digits == 0 || digits > MOST_DIGITS {
+    if digits == 0 || digits > MAX_DIGITS {
         return Err(HttpUnfit::ChunkSize);
     }
     let (size, behind) = line.split_at(digits);

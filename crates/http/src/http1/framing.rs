@@ -106,14 +106,14 @@ impl FramingHeaders {
     }
 
     /// Whether the sender closes behind the message (RFC 9112, section 9.3).
-    pub(crate) fn is_last(&self, version: HttpVersion) -> bool {
+    pub(crate) fn closes(&self, version: HttpVersion) -> bool {
         self.close || (version == HttpVersion::Http10 && !self.keep_alive)
     }
 
     /// Whether some servers close behind the request: by Proxy-Connection, or since they do not ignore an expectation in HTTP/1.0 (RFC 9110,
     /// section 10.1.1).
-    pub(crate) fn may_be_last(&self, version: HttpVersion) -> bool {
-        self.is_last(version) || self.proxy_close || (version == HttpVersion::Http10 && self.has_expectation)
+    pub(crate) fn may_close(&self, version: HttpVersion) -> bool {
+        self.closes(version) || self.proxy_close || (version == HttpVersion::Http10 && self.has_expectation)
     }
 
     /// Whether some clients keep the connection after a last response: Chromium takes the first of `keep-alive, close`, and

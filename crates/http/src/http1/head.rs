@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 use std::ops::Range;
 
 /// The most headers of a head or a trailer section.
-pub const MOST_HEADERS: usize = 128;
+pub const MAX_HEADERS: usize = 128;
 
 /// A range of bytes of a head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub struct HeaderLine {
 /// Memory for the places of the headers of one head, which a worker uses again for the next one.
 #[derive(Debug, Default)]
 pub struct HeadBuffer {
-    pub(crate) lines: ArrayVec<HeaderLine, MOST_HEADERS>,
+    pub(crate) lines: ArrayVec<HeaderLine, MAX_HEADERS>,
 }
 
 /// The version of a message.
@@ -216,7 +216,7 @@ pub struct ResponseHead<'b> {
     /// Whether the request was HEAD: the headers are those of a response with a body.
     pub to_head: bool,
     /// Whether the response ends the connection to all clients (RFC 9112, section 9.3).
-    pub is_last: bool,
+    pub closes_connection: bool,
     /// How the body ends.
     pub body: BodyFraming,
 }

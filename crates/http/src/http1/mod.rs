@@ -34,11 +34,11 @@ mod unfit;
 use framing::FramingHeaders;
 pub use framing::is_host_and_port;
 pub use head::{
-    BodyFraming, HeadBuffer, HeaderLine, Headers, HttpVersion, MOST_HEADERS, RequestHead, ResponseHead, Span,
+    BodyFraming, HeadBuffer, HeaderLine, Headers, HttpVersion, MAX_HEADERS, RequestHead, ResponseHead, Span,
     is_folded, list_items, trim_blanks, unfold,
 };
 use line::line_content;
-pub use outstanding::MOST_OUTSTANDING;
+pub use outstanding::MAX_OUTSTANDING;
 use outstanding::{Outstanding, RequestInfo};
 pub use piece::{FramingKind, HttpDirection, HttpPiece};
 use section::read_headers;
@@ -204,7 +204,7 @@ impl HttpConnection {
         let info = RequestInfo::new(headers.text(line.method), line.version, has_upgrade);
         let body = framing.request_body(info)?;
         self.outstanding.push(info)?;
-        side.is_last = framing.may_be_last(line.version);
+        side.saw_last_message = framing.may_close(line.version);
         side.begin_body(body);
         if info.is_connect() {
             side.await_answer();
@@ -219,7 +219,7 @@ impl HttpConnection {
         is_end: bool,
         buffer: &'b mut HeadBuffer,
     ) -> Result<HttpPiece<'b>, HttpUnfit> {
-        if !bytes.is_empty() && self.responses.is_last {
+        if !bytes.is_empty() && self.responses.saw_last_message {
             if self.responses.may_persist {
                 return Err(HttpUnfit::UnclearPersistence);
             }
@@ -239,8 +239,9 @@ impl HttpConnection {
         let headers = Headers { bytes, lines: &buffer.lines };
         let framing = FramingHeaders::read(HttpDirection::Responses, &headers, line.version)?;
         let mut body = framing.response_body(line.status, request)?;
-        let ends = framing.is_last(line.version) || body == BodyFraming::UntilClose;
-        let is_last = ends && (!framing.may_persist(line.version) || body == BodyFraming::UntilClose);
+        let ends = framing.closes(line.version) || body == BodyFraming::UntilClose;
+        let closes_connection =
+            ends && (!framing.may_persist(line.version) || body == BodyFraming::UntilClose);
         match line.status {
             100..200 if line.version.min(request.version()) == HttpVersion::Http10 => {
                 return Err(HttpUnfit::InterimInHttp10);
@@ -253,8 +254,8 @@ impl HttpConnection {
                 body = BodyFraming::None;
             }
             _ => {
-                self.responses.is_last = ends;
-                self.responses.may_persist = !is_last;
+                self.responses.saw_last_message = ends;
+                self.responses.may_persist = !closes_connection;
                 self.outstanding.answer_oldest();
                 if request.is_connect() {
                     self.requests.answered();
@@ -271,7 +272,7 @@ impl HttpConnection {
             version,
             request_version,
             to_head,
-            is_last,
+            closes_connection,
             body,
         }))
     }

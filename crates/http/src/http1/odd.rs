@@ -5,7 +5,7 @@
 //! the message ends: there it is refused.
 
 use super::byte_class::is_token_byte;
-use super::head::{HeaderLine, MOST_HEADERS, Span, trim_blanks};
+use super::head::{HeaderLine, MAX_HEADERS, Span, trim_blanks};
 use super::line::line_content;
 use super::unfit::HttpUnfit;
 use arrayvec::ArrayVec;
@@ -17,7 +17,7 @@ const STRICT: [&[u8]; 4] = [b"content-length", b"transfer-encoding", b"connectio
 pub(crate) fn read_odd_headers(
     section: &[u8],
     start: usize,
-    lines: &mut ArrayVec<HeaderLine, MOST_HEADERS>,
+    lines: &mut ArrayVec<HeaderLine, MAX_HEADERS>,
 ) -> Result<(), HttpUnfit> {
     lines.clear();
     let mut at = start;
@@ -42,7 +42,7 @@ fn fold(
     section: &[u8],
     at: usize,
     (content, end): (&[u8], usize),
-    lines: &mut ArrayVec<HeaderLine, MOST_HEADERS>,
+    lines: &mut ArrayVec<HeaderLine, MAX_HEADERS>,
 ) -> Result<(), HttpUnfit> {
     let line = lines.last_mut().ok_or(HttpUnfit::LeadingBlank)?;
     if is_strict(&section[line.name.range()]) {

@@ -4,7 +4,7 @@ use super::head::HttpVersion;
 use super::unfit::HttpUnfit;
 
 /// The most requests that wait for their responses.
-pub const MOST_OUTSTANDING: usize = 64;
+pub const MAX_OUTSTANDING: usize = 64;
 
 const HEAD: u8 = 1 << 0;
 const CONNECT: u8 = 1 << 1;
@@ -48,32 +48,32 @@ impl RequestInfo {
 pub(crate) struct Outstanding {
     first: u8,
     count: u8,
-    ring: [RequestInfo; MOST_OUTSTANDING],
+    ring: [RequestInfo; MAX_OUTSTANDING],
 }
 
 impl Default for Outstanding {
     fn default() -> Self {
-        Outstanding { first: 0, count: 0, ring: [RequestInfo::default(); MOST_OUTSTANDING] }
+        Outstanding { first: 0, count: 0, ring: [RequestInfo::default(); MAX_OUTSTANDING] }
     }
 }
 
 impl Outstanding {
     pub(crate) fn push(&mut self, info: RequestInfo) -> Result<(), HttpUnfit> {
         let count = usize::from(self.count);
-        if count == MOST_OUTSTANDING {
+        if count == MAX_OUTSTANDING {
             return Err(HttpUnfit::TooManyRequests);
         }
-        self.ring[(usize::from(self.first) + count) % MOST_OUTSTANDING] = info;
+        self.ring[(usize::from(self.first) + count) % MAX_OUTSTANDING] = info;
         self.count += 1;
         Ok(())
     }
 
     pub(crate) fn oldest(&self) -> Option<RequestInfo> {
-        (self.count > 0).then(|| self.ring[usize::from(self.first) % MOST_OUTSTANDING])
+        (self.count > 0).then(|| self.ring[usize::from(self.first) % MAX_OUTSTANDING])
     }
 
     pub(crate) fn answer_oldest(&mut self) {
-        self.first = (self.first + 1) % MOST_OUTSTANDING as u8;
+        self.first = (self.first + 1) % MAX_OUTSTANDING as u8;
         self.count = self.count.saturating_sub(1);
     }
 

@@ -1,7 +1,7 @@
 //! Sections of lines that an empty line ends: heads and trailer sections. Their end, and their headers.
 
 use super::byte_class::is_token_byte;
-use super::head::{HeaderLine, MOST_HEADERS, Span};
+use super::head::{HeaderLine, MAX_HEADERS, Span};
 use super::line::line_content;
 use super::odd::read_odd_headers;
 use super::piece::HttpDirection;
@@ -88,10 +88,10 @@ pub(crate) fn read_headers(
     direction: HttpDirection,
     section: &[u8],
     start: usize,
-    lines: &mut ArrayVec<HeaderLine, MOST_HEADERS>,
+    lines: &mut ArrayVec<HeaderLine, MAX_HEADERS>,
 ) -> Result<(), HttpUnfit> {
     let read = match read_up_to::<USUAL_HEADERS>(section, start, lines) {
-        Err(Unread::TooMany) => read_up_to::<MOST_HEADERS>(section, start, lines),
+        Err(Unread::TooMany) => read_up_to::<MAX_HEADERS>(section, start, lines),
         read => read,
     };
     match read {
@@ -112,14 +112,14 @@ enum Unread {
 }
 
 /// The same for at most so many headers. A place for each is written before they are parsed, so that few are cheaper than many.
-fn read_up_to<const MOST: usize>(
+fn read_up_to<const MAX: usize>(
     section: &[u8],
     start: usize,
-    lines: &mut ArrayVec<HeaderLine, MOST_HEADERS>,
+    lines: &mut ArrayVec<HeaderLine, MAX_HEADERS>,
 ) -> Result<(), Unread> {
     lines.clear();
     let text = &section[start..];
-    let mut parsed = [httparse::EMPTY_HEADER; MOST];
+    let mut parsed = [httparse::EMPTY_HEADER; MAX];
     let headers = match httparse::parse_headers(text, &mut parsed) {
         Ok(httparse::Status::Complete((len, headers))) if len == text.len() => headers,
         Err(httparse::Error::TooManyHeaders) => return Err(Unread::TooMany),

@@ -1,6 +1,6 @@
 //! One direction of a connection: where it is in a message.
 
-use super::chunk::{chunk_size, most_chunk_line};
+use super::chunk::{chunk_size, max_chunk_line};
 use super::framing::check_trailers;
 use super::head::{BodyFraming, HeadBuffer, Headers};
 use super::line::line_content;
@@ -46,7 +46,7 @@ pub(crate) struct Side {
     /// The first message has not begun.
     is_first: bool,
     /// No message may follow.
-    pub(crate) is_last: bool,
+    pub(crate) saw_last_message: bool,
     /// After the last message, some receivers keep the connection.
     pub(crate) may_persist: bool,
     /// What follows the message depends on its response.
@@ -71,7 +71,7 @@ impl Default for Side {
             start: Start::Unchecked,
             after_blank: false,
             is_first: true,
-            is_last: false,
+            saw_last_message: false,
             may_persist: false,
             awaits_answer: false,
             has_waiting: false,
@@ -100,7 +100,7 @@ impl Side {
         if direction == HttpDirection::Requests && *first == b'\r' {
             return self.blank_line(bytes);
         }
-        if self.is_last {
+        if self.saw_last_message {
             return Err(HttpUnfit::RequestBehindLast);
         }
         let within = &bytes[..bytes.len().min(limit)];
@@ -244,10 +244,10 @@ impl Side {
         direction: HttpDirection,
         bytes: &[u8],
     ) -> Result<HttpPiece<'static>, HttpUnfit> {
-        let most = most_chunk_line(direction);
-        let within = &bytes[..bytes.len().min(most)];
+        let max = max_chunk_line(direction);
+        let within = &bytes[..bytes.len().min(max)];
         let Some(len) = self.search.next_line(direction, within)? else {
-            let is_full = within.len() == most;
+            let is_full = within.len() == max;
             return if is_full { Err(HttpUnfit::ChunkLineTooLong) } else { Ok(HttpPiece::More) };
         };
         let size = chunk_size(direction, line_content(&within[..len]))?;

@@ -5,7 +5,7 @@ use super::head::{HttpVersion, Span};
 use super::unfit::HttpUnfit;
 
 /// The most bytes of a method.
-const MOST_METHOD: usize = 32;
+const MAX_METHOD_BYTES: usize = 32;
 /// What every response begins with.
 const RESPONSE_START: &[u8] = b"HTTP/1.";
 
@@ -39,11 +39,11 @@ pub(crate) struct StatusLine {
 
 /// Refuses bytes that cannot begin a request: what is known of the method. Whether the method is complete.
 pub(crate) fn check_request_start(bytes: &[u8]) -> Result<bool, HttpUnfit> {
-    for (at, byte) in bytes.iter().take(MOST_METHOD + 1).enumerate() {
+    for (at, byte) in bytes.iter().take(MAX_METHOD_BYTES + 1).enumerate() {
         match byte {
             b' ' if at > 0 => return method_case(&bytes[..at]).map(|()| true),
             b'\n' if at == 0 => return Err(HttpUnfit::BareLf),
-            _ if !is_token_byte(*byte) || at == MOST_METHOD => return Err(HttpUnfit::Method),
+            _ if !is_token_byte(*byte) || at == MAX_METHOD_BYTES => return Err(HttpUnfit::Method),
             _ => {}
         }
     }

@@ -29,7 +29,7 @@ const HEADER: usize = 5;
 /// The longest fragment of a record (RFC 8446, section 5.1).
 const LONGEST_FRAGMENT: u16 = 1 << 14;
 /// Records without a byte of the hello that may come before its end. Servers take at most 32.
-const MOST_IDLE_RECORDS: u8 = 64;
+const MAX_IDLE_RECORDS: u8 = 64;
 
 /// Types of records (RFC 8446, section 5.1; RFC 6520).
 const CHANGE_CIPHER_SPEC: u8 = 20;
@@ -141,7 +141,7 @@ impl ClientHello {
         if kind != HANDSHAKE || self.record_left == 0 {
             self.idle_records += 1;
         }
-        if self.record_left > LONGEST_FRAGMENT || self.idle_records > MOST_IDLE_RECORDS {
+        if self.record_left > LONGEST_FRAGMENT || self.idle_records > MAX_IDLE_RECORDS {
             return ControlFlow::Break(HelloProgress::Invalid);
         }
         ControlFlow::Continue(())

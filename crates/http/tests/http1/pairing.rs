@@ -1,7 +1,7 @@
 //! Requests, their responses, and what ends HTTP.
 
 use crate::script::{Reading, Step, Told, client, get, server};
-use mmb_http::{FramingKind, HttpDirection, HttpUnfit, MOST_OUTSTANDING};
+use mmb_http::{FramingKind, HttpDirection, HttpUnfit, MAX_OUTSTANDING};
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
@@ -39,12 +39,12 @@ fn pipelining() {
 
 #[test]
 fn pipelining_is_bounded() {
-    let most = vec![get(""); MOST_OUTSTANDING];
-    let reading = Reading::of(&most);
-    assert_eq!((reading.unfit(), reading.connection.outstanding()), (None, MOST_OUTSTANDING));
-    assert_eq!(unfit(&[&most[..], &[get("")]].concat()), Some(HttpUnfit::TooManyRequests));
-    assert_eq!(unfit(&[&most[..], &[server(OK), get("")]].concat()), None);
-    assert_eq!(unfit(&[&most[..], &vec![server(OK); MOST_OUTSTANDING], &most[..]].concat()), None);
+    let full = vec![get(""); MAX_OUTSTANDING];
+    let reading = Reading::of(&full);
+    assert_eq!((reading.unfit(), reading.connection.outstanding()), (None, MAX_OUTSTANDING));
+    assert_eq!(unfit(&[&full[..], &[get("")]].concat()), Some(HttpUnfit::TooManyRequests));
+    assert_eq!(unfit(&[&full[..], &[server(OK), get("")]].concat()), None);
+    assert_eq!(unfit(&[&full[..], &vec![server(OK); MAX_OUTSTANDING], &full[..]].concat()), None);
 }
 
 /// RFC 9110, section 15.2: 1xx does not answer.

@@ -2,7 +2,7 @@
 
 use crate::script::{Reading, Step, Told, asked, client, get, server};
 use mmb_http::HttpUnfit::{self, *};
-use mmb_http::{HttpDirection, MOST_HEADERS};
+use mmb_http::{HttpDirection, MAX_HEADERS};
 
 /// Each text, sent by the client, is refused for the reason.
 fn refused(cases: &[(&str, HttpUnfit)]) {
@@ -178,8 +178,8 @@ fn header_lines() {
 #[test]
 fn numbers_of_headers() {
     let lines = |count: usize| "A: b\r\n".repeat(count - 1);
-    assert_eq!(Reading::of(&[get(&lines(MOST_HEADERS))]).unfit(), None);
-    assert_eq!(Reading::of(&[get(&lines(MOST_HEADERS + 1))]).unfit(), Some(TooManyHeaders));
+    assert_eq!(Reading::of(&[get(&lines(MAX_HEADERS))]).unfit(), None);
+    assert_eq!(Reading::of(&[get(&lines(MAX_HEADERS + 1))]).unfit(), Some(TooManyHeaders));
 }
 
 #[test]
@@ -393,8 +393,8 @@ fn chunks() {
         assert_eq!(chunked(body), None, "{body:?}");
     }
     let trailers = |count: usize| format!("0\r\n{}\r\n", "A: b\r\n".repeat(count));
-    assert_eq!(chunked(&trailers(MOST_HEADERS)), None);
-    assert_eq!(chunked(&trailers(MOST_HEADERS + 1)), Some(TooManyHeaders));
+    assert_eq!(chunked(&trailers(MAX_HEADERS)), None);
+    assert_eq!(chunked(&trailers(MAX_HEADERS + 1)), Some(TooManyHeaders));
 }
 
 #[test]

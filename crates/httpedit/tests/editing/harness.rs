@@ -195,7 +195,7 @@ impl Middle {
         self.ask(direction, false);
         let other = if direction == CLIENT { SERVER } else { CLIENT };
         let is_held = self.progress[other as usize] == HttpProgress::Held(Held::Other);
-        if is_held && self.editor.may_go_on(self.borders[other as usize]) {
+        if is_held && self.editor.may_resume(self.borders[other as usize]) {
             self.ask(other, false);
             self.ask(direction, false);
         }

@@ -122,7 +122,7 @@ fn only_borders_of_messages_let_others_go_on() {
     assert!(middle.borders[CLIENT as usize] > before, "a head is a border");
     for byte in [b"h", b"e", b"l", b"l"] {
         middle.feed(SERVER, byte);
-        assert!(!middle.editor.may_go_on(middle.borders[CLIENT as usize]));
+        assert!(!middle.editor.may_resume(middle.borders[CLIENT as usize]));
         assert_eq!(middle.out(CLIENT).len(), 2 * GET.len());
     }
     middle.feed(SERVER, b"o");

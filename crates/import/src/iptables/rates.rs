@@ -98,8 +98,8 @@ impl RateOptions<'_> {
             }
             (None, None) => return Err(self.wrong(name)),
         };
-        let least = Limit::least_burst(unit);
-        let limit = Limit { amount, unit, period, burst: Some(burst.max(least)), per: self.key()? };
+        let min = Limit::min_burst(unit);
+        let limit = Limit { amount, unit, period, burst: Some(burst.max(min)), per: self.key()? };
         Ok(Rate { limit, is_beyond, table: self.value("hashlimit-name").map(str::to_owned) })
     }
 

@@ -43,7 +43,7 @@ pub(super) fn rate(
     if !fits(amount) || !fits(burst) {
         return Err(wrong());
     }
-    let limit = Limit { amount, unit, period, burst: Some(burst.max(Limit::least_burst(unit))), per };
+    let limit = Limit { amount, unit, period, burst: Some(burst.max(Limit::min_burst(unit))), per };
     Ok(Rate { limit, is_beyond: source.inv, table })
 }
 

@@ -228,7 +228,7 @@ const CHANGE_TAIL: i32 = 38;
 const CHECK_MTU: i32 = 163;
 
 /// Conditional jumps: if equal to a number (0) or not, if above a number or below, if not below a register.
-const IF_ZERO: u8 = 0x15;
+const IF_EQUAL: u8 = 0x15;
 const IF_NOT: u8 = 0x55;
 const IF_ABOVE: u8 = 0x25;
 const IF_BELOW: u8 = 0xa5;
@@ -277,7 +277,7 @@ fn program(map: i32, interface: i32) -> Vec<u64> {
         &[add_register(R3, R7), add(R3, BYTES), packet(), set(R2, 0), set(R5, 0), call(STORE_BYTES)],
         &[jump(IF_NOT, R0, 0)],
         &[packet(), set(R2, interface), set(R3, 0), call(CLONE_REDIRECT)],
-        &[store_word(R7, RESULT, R0), over(IF_ZERO, 0, loss.len() + 1), over(IF_ZERO, XMIT_CN, loss.len())],
+        &[store_word(R7, RESULT, R0), over(IF_EQUAL, 0, loss.len() + 1), over(IF_EQUAL, XMIT_CN, loss.len())],
         &loss,
         &[add(R8, 1)],
     ]
@@ -291,7 +291,7 @@ fn program(map: i32, interface: i32) -> Vec<u64> {
         copy(R2, R10),
         add(R2, i32::from(SCRATCH)),
         call(MAP_LOOKUP),
-        jump(IF_ZERO, R0, 0),
+        jump(IF_EQUAL, R0, 0),
         copy(R7, R0),
         load_word(R9, R7, COUNT),
         set(R8, 0),
@@ -312,7 +312,7 @@ fn land(program: &mut [u64], end: usize) {
     for (at, instruction) in program.iter_mut().enumerate() {
         let mut bytes = instruction.to_ne_bytes();
         if i16::from_ne_bytes([bytes[2], bytes[3]]) == TO_END {
-            let to = if bytes[0] == IF_ZERO { first + 1 } else { first };
+            let to = if bytes[0] == IF_EQUAL { first + 1 } else { first };
             bytes[2..4].copy_from_slice(&((to - at - 1) as i16).to_ne_bytes());
             *instruction = u64::from_ne_bytes(bytes);
         }
@@ -334,8 +334,8 @@ mod tests {
             let to = (at as isize + 1 + isize::from(offset)) as usize;
             match code[0] {
                 // One that was sent: to the next frame.
-                IF_ZERO if at > loop_start.expect("there is a loop") => assert_eq!(program[to], add(R8, 1)),
-                IF_ZERO => assert_eq!(to, end + 1, "without memory there is nowhere to write to"),
+                IF_EQUAL if at > loop_start.expect("there is a loop") => assert_eq!(program[to], add(R8, 1)),
+                IF_EQUAL => assert_eq!(to, end + 1, "without memory there is nowhere to write to"),
                 ALWAYS => assert_eq!(Some(to), loop_start),
                 UNLESS_BELOW | UNLESS_BELOW_NUMBER | IF_NOT | IF_ABOVE | IF_BELOW => assert_eq!(to, end),
                 _ => {}

@@ -32,7 +32,7 @@ const ETHERNET_HEADER: usize = 14;
 /// The most senders of an interface; further ones send segments in tunnels one by one.
 const SLOTS: usize = 64;
 /// The most bytes of outer headers, with those of Ethernet.
-const MOST_OUTER: usize = ETHERNET_HEADER + TunnelHeaders::LONGEST as usize;
+const MAX_OUTER_BYTES: usize = ETHERNET_HEADER + TunnelHeaders::LONGEST as usize;
 /// The destination of superframes that the program has not seen yet.
 const NEAREST: [u8; 6] = [0x01, 0x80, 0xc2, 0x00, 0x00, 0x0f];
 /// Bytes of the Ethernet addresses before the number of the slot.
@@ -76,8 +76,8 @@ struct Slot {
     headers: [u8; HEADER_ROOM],
 }
 
-/// [`MOST_OUTER`] with padding.
-const HEADER_ROOM: usize = MOST_OUTER.next_multiple_of(8);
+/// [`MAX_OUTER_BYTES`] with padding.
+const HEADER_ROOM: usize = MAX_OUTER_BYTES.next_multiple_of(8);
 const LEN: i16 = 0;
 const RESULT: i16 = 4;
 const FLAGS: i16 = 8;
@@ -222,7 +222,7 @@ const TCX_NEXT: i32 = -1;
 const TCX_DROP: i32 = 2;
 
 /// Conditional jumps. `IF_NOT_WORD` compares 32 bits.
-const IF_ZERO: u8 = 0x15;
+const IF_EQUAL: u8 = 0x15;
 const IF_NOT: u8 = 0x55;
 const IF_NOT_WORD: u8 = 0x56;
 const IF_ABOVE: u8 = 0x25;
@@ -254,9 +254,9 @@ fn program(map: i32, mark: SuperframeMark) -> Vec<u64> {
         &[load_half(R8, R2, MARK as i16), jump(IF_ABOVE, R8, TO_DROP, SLOTS as i32 - 1)],
         &[multiply(R8, size_of::<Slot>() as i32), set(R1, 0), store_word(R10, KEY, R1)],
         &[instruction(0x18, R1, MAP_BY_DESCRIPTOR, 0, map), 0, copy(R2, R10), add(R2, i32::from(KEY))],
-        &[call(MAP_LOOKUP), jump(IF_ZERO, R0, TO_DROP, 0), copy(R7, R0), add_register(R7, R8)],
+        &[call(MAP_LOOKUP), jump(IF_EQUAL, R0, TO_DROP, 0), copy(R7, R0), add_register(R7, R8)],
         // The headers. R9 is their length.
-        &[load_word(R9, R7, LEN), jump(IF_ABOVE, R9, TO_FAILED, MOST_OUTER as i32)],
+        &[load_word(R9, R7, LEN), jump(IF_ABOVE, R9, TO_FAILED, MAX_OUTER_BYTES as i32)],
         &[jump(IF_BELOW, R9, TO_FAILED, ETHERNET_HEADER as i32 + 1)],
         &[copy(R1, R6), copy(R2, R9), add(R2, -(ETHERNET_HEADER as i32)), set(R3, ROOM_MAC)],
         &[load_double(R4, R7, FLAGS), call(ADJUST_ROOM), jump(IF_NOT, R0, TO_FAILED, 0)],

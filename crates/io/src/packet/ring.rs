@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// arrive.
 const SLOTS: usize = 2048;
 /// The most bytes of a ring: it has fewer slots if they are large.
-const MOST_MEMORY: usize = 4 << 20;
+const MAX_RING_BYTES: usize = 4 << 20;
 /// The smallest slot: for frames of an Ethernet's MTU.
 const SMALLEST_SLOT: usize = 2048;
 /// The largest slot. Frames of larger MTUs come by the socket.
@@ -53,7 +53,7 @@ impl FrameRing {
     pub(super) fn new(socket: &PacketSocket, longest: usize) -> Result<FrameRing, PortError> {
         let failed = |()| PortError::system("making a ring for received frames");
         let slot = (longest + IN_FRONT).next_power_of_two().clamp(SMALLEST_SLOT, LARGEST_SLOT);
-        let slots = SLOTS.min(MOST_MEMORY / slot);
+        let slots = SLOTS.min(MAX_RING_BYTES / slot);
         let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
         socket.set(libc::SOL_PACKET, libc::PACKET_VERSION, &version).map_err(failed)?;
         // Any number but 0: longer frames wait in the socket too.

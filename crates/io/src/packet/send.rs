@@ -37,7 +37,7 @@ pub(crate) struct Sender {
 }
 
 /// After so many failures, one after the other, no superframes in tunnels are tried for a while: each one costs a system call for nothing.
-const MOST_FAILURES: u32 = 16;
+const MAX_FAILURES: u32 = 16;
 /// That while, in bursts.
 const PAUSE: u32 = 10_000;
 
@@ -252,7 +252,7 @@ impl Sender {
                 // It refuses this one.
                 (Err(_), _) => {
                     self.failures += u32::from(superframe.tunnel().is_some());
-                    if self.failures == MOST_FAILURES {
+                    if self.failures == MAX_FAILURES {
                         (self.failures, self.pause) = (0, PAUSE);
                     }
                     return self.send_single(burst, superframe.frames(), result);

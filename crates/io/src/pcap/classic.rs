@@ -2,7 +2,7 @@
 
 use super::bytes::ByteOrder;
 use super::error::{CaptureError, CapturePlace};
-use super::item::{Frame, MAX_PACKET, Meta, link_type};
+use super::item::{Frame, MAX_PACKET_BYTES, Meta, link_type};
 use mmb_packet::LinkType;
 
 /// Length of the file header.
@@ -67,8 +67,8 @@ impl ClassicHeader {
         let fraction = self.order.u32(header, 4);
         let captured_len = self.order.u32(header, 8);
         let original_len = self.order.u32(header, 12);
-        if captured_len as usize > MAX_PACKET {
-            let why = format!("it claims {captured_len} captured bytes, the most is {MAX_PACKET}");
+        if captured_len as usize > MAX_PACKET_BYTES {
+            let why = format!("it claims {captured_len} captured bytes, the most is {MAX_PACKET_BYTES}");
             return Err(CaptureError::Broken { what: CapturePlace::Packet(number), offset, why });
         }
         Ok(Meta {

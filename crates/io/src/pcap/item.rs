@@ -3,13 +3,13 @@
 use mmb_packet::LinkType;
 
 /// The most bytes of one packet: what libpcap allows.
-pub const MAX_PACKET: usize = 262_144;
+pub const MAX_PACKET_BYTES: usize = 262_144;
 /// The most bytes of one pcapng block.
-pub const MAX_BLOCK: usize = 16 << 20;
+pub const MAX_BLOCK_BYTES: usize = 16 << 20;
 /// The most interfaces of one pcapng section.
 pub const MAX_INTERFACES: usize = 65_536;
 /// The most bytes by which mmb can lengthen a packet: all TCP options.
-pub const MAX_GROWTH: u32 = 40;
+pub const MAX_GROWTH_BYTES: u32 = 40;
 
 /// A capture's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

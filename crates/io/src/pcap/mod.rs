@@ -7,7 +7,7 @@
 //!
 //! Life-cycle: a [`CaptureReader`] recognises the format and hands out [`CaptureItem`]s, each borrowed until the next one is
 //! asked for; a [`CaptureWriter`] takes the same items. Memory is bounded whatever a file says: one block
-//! ([`MAX_BLOCK`]), [`MAX_INTERFACES`] interfaces.
+//! ([`MAX_BLOCK_BYTES`]), [`MAX_INTERFACES`] interfaces.
 //!
 //! Captures are untrusted. Every length is checked against the available bytes before it is used, and
 //! errors name the packet's number and the offset in the file. After an error a reader yields nothing
@@ -27,6 +27,8 @@ mod reader;
 mod writer;
 
 pub use error::CaptureError;
-pub use item::{CaptureItem, Captured, Format, MAX_BLOCK, MAX_GROWTH, MAX_INTERFACES, MAX_PACKET, Meta};
+pub use item::{
+    CaptureItem, Captured, Format, MAX_BLOCK_BYTES, MAX_GROWTH_BYTES, MAX_INTERFACES, MAX_PACKET_BYTES, Meta,
+};
 pub use reader::CaptureReader;
 pub use writer::CaptureWriter;

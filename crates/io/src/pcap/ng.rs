@@ -2,7 +2,7 @@
 //! (draft-ietf-opsawg-pcapng).
 
 use super::bytes::{ByteOrder, padded};
-use super::item::{Frame, MAX_INTERFACES, MAX_PACKET, Meta, link_type};
+use super::item::{Frame, MAX_INTERFACES, MAX_PACKET_BYTES, Meta, link_type};
 
 /// Type of a section header block; the same in both byte orders.
 pub(super) const SECTION: u32 = 0x0a0d_0d0a;
@@ -120,9 +120,9 @@ impl NgSection {
         let on = self.interface_of(interface)?;
         let captured_len = order.u32(body, 12);
         let room = body.len() - PACKET_HEAD;
-        if captured_len as usize > room.min(MAX_PACKET) {
+        if captured_len as usize > room.min(MAX_PACKET_BYTES) {
             return Err(format!(
-                "it claims {captured_len} captured bytes, its block holds {room} and the most is {MAX_PACKET}"
+                "it claims {captured_len} captured bytes, its block holds {room} and the most is {MAX_PACKET_BYTES}"
             ));
         }
         let units = u64::from(time_high) << 32 | u64::from(time_low);
@@ -144,8 +144,8 @@ impl NgSection {
         let original_len = self.order.u32(body, 0);
         let snaplen = if on.snaplen == 0 { u32::MAX } else { on.snaplen };
         let captured_len = (body.len() - SIMPLE_HEAD).min(original_len.min(snaplen) as usize);
-        if captured_len > MAX_PACKET {
-            return Err(format!("it holds {captured_len} bytes, the most is {MAX_PACKET}"));
+        if captured_len > MAX_PACKET_BYTES {
+            return Err(format!("it holds {captured_len} bytes, the most is {MAX_PACKET_BYTES}"));
         }
         Ok(PacketBlock {
             frame: Frame::Simple,

@@ -4,7 +4,7 @@ use super::bytes::ByteOrder;
 use super::classic::{self, ClassicHeader};
 use super::error::{CaptureError, CapturePlace};
 use super::input::Input;
-use super::item::{CaptureItem, Captured, Format, MAX_BLOCK, Meta};
+use super::item::{CaptureItem, Captured, Format, MAX_BLOCK_BYTES, Meta};
 use super::ng::{self, NgSection};
 use std::io::Read;
 
@@ -218,8 +218,11 @@ fn whole_block<R: Read>(
     } else {
         CapturePlace::Block { kind: Some(kind), before }
     };
-    if (len as usize) < ng::HEAD + ng::TAIL || len % 4 != 0 || len as usize > MAX_BLOCK {
-        return broken(what, format!("a block cannot be {len} bytes long (12 to {MAX_BLOCK}, in fours)"));
+    if (len as usize) < ng::HEAD + ng::TAIL || len % 4 != 0 || len as usize > MAX_BLOCK_BYTES {
+        return broken(
+            what,
+            format!("a block cannot be {len} bytes long (12 to {MAX_BLOCK_BYTES}, in fours)"),
+        );
     }
     let len = len as usize;
     let have = available(input, len)?;

@@ -1,14 +1,14 @@
 //! Writes captures: what a reader handed out, with packets changed or left out.
 
 use super::bytes::{ByteOrder, padded};
-use super::item::{Format, Frame, MAX_GROWTH, Meta};
+use super::item::{Format, Frame, MAX_GROWTH_BYTES, Meta};
 use super::{classic, ng};
 use std::io::{self, Write};
 
 /// Writes one capture in the format of the one that its items come from.
 ///
 /// Give it every block in its place. What depends on the packets follows: the length of a section becomes unknown;
-/// and where packets may be changed, snap lengths grow by [`MAX_GROWTH`], so that no packet is longer, and hashes of
+/// and where packets may be changed, snap lengths grow by [`MAX_GROWTH_BYTES`], so that no packet is longer, and hashes of
 /// packets are left out.
 pub struct CaptureWriter<W> {
     out: W,
@@ -149,7 +149,8 @@ impl<W: Write> CaptureWriter<W> {
     /// Writes a block with its snap length made larger where packets may grow; 0 means that there is no bound.
     fn with_snaplen(&mut self, block: &[u8], at: usize) -> io::Result<()> {
         let snaplen = self.order.u32(block, at);
-        let grown = if self.changes && snaplen != 0 { snaplen.saturating_add(MAX_GROWTH) } else { snaplen };
+        let grown =
+            if self.changes && snaplen != 0 { snaplen.saturating_add(MAX_GROWTH_BYTES) } else { snaplen };
         let grown = self.order.put32(grown);
         self.with(block, at, &grown)
     }

@@ -22,7 +22,7 @@ const MANY: usize = 256;
 /// Sets of texts with more pairs of members are not held against each other, for the same reason.
 const MANY_PAIRS: usize = 1 << 12;
 /// The most bytes of a constraint that errors repeat: a set may be as long as its command.
-const MAX_TEXT: usize = 200;
+const MAX_TEXT_BYTES: usize = 200;
 
 /// A constraint prepared for the analysis.
 struct Fact<'m> {
@@ -479,7 +479,7 @@ fn short(constraint: &Match) -> String {
     struct TextPrefix(String);
     impl Write for TextPrefix {
         fn write_str(&mut self, text: &str) -> std::fmt::Result {
-            let room = MAX_TEXT - self.0.len();
+            let room = MAX_TEXT_BYTES - self.0.len();
             self.0.push_str(&text[..text.floor_char_boundary(room)]);
             if text.len() <= room { Ok(()) } else { Err(std::fmt::Error) }
         }

@@ -6,7 +6,7 @@ use crate::number::numbers;
 use crate::report::CheckReport;
 use crate::syntax::MatchSyntax;
 use crate::syntax::value::{ItemKind, ItemSyntax, ValueSyntax};
-use crate::value::{self, MAX_OPTION_DATA, MAX_PAYLOAD};
+use crate::value::{self, MAX_OPTION_DATA_BYTES, MAX_PAYLOAD};
 use mmb_policy::ElementKind;
 use mmb_policy::field::{BareMeaning, Field, FieldPlace, ValueKind};
 use mmb_policy::rule::{Cond, Equality, Match, NumberItem, Test};
@@ -198,8 +198,9 @@ fn bytes(syntax: &MatchSyntax<'_>, value: &ValueSyntax<'_>, report: &mut CheckRe
                 Diagnostic::new(item.span, "nothing to compare with: every payload begins with no bytes")
                     .expected(format!("at least one byte, or `{field}` alone for any payload"))
             }
-            ItemKind::Bytes(bytes) if is_option && bytes.len() > MAX_OPTION_DATA => {
-                let message = format!("{} bytes: no TCP option has more than {MAX_OPTION_DATA}", bytes.len());
+            ItemKind::Bytes(bytes) if is_option && bytes.len() > MAX_OPTION_DATA_BYTES => {
+                let message =
+                    format!("{} bytes: no TCP option has more than {MAX_OPTION_DATA_BYTES}", bytes.len());
                 Diagnostic::new(item.span, message)
             }
             ItemKind::Bytes(bytes) if !is_option && bytes.len() > MAX_PAYLOAD => {

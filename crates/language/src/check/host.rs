@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 
 /// The longest host name in bytes (RFC 1035, section 2.3.4), with a leading dot.
-const MAX_HOST_NAME: usize = 254;
+const MAX_HOST_NAME_BYTES: usize = 254;
 
 /// The message of an error, and the remedy.
 type HostError = (String, String);
@@ -63,7 +63,7 @@ fn name(text: &[u8], in_ascii: &str) -> Result<(), HostError> {
     let is_good = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let has_labels =
         domain.split(|byte| *byte == b'.').all(|label| !label.is_empty() && label.iter().all(is_good));
-    if !has_labels || text.len() > MAX_HOST_NAME {
+    if !has_labels || text.len() > MAX_HOST_NAME_BYTES {
         let message = format!("`{}` is no host name", shown(text));
         return Err((message, "a name such as `www.example.com`, or `.example.com`".into()));
     }

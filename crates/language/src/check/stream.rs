@@ -12,7 +12,7 @@ use mmb_policy::rule::{Cond, DropRate, Match, Target, Test};
 use mmb_policy::{Intervals, PatternItem, PatternList};
 
 /// The longest name of a list in bytes.
-const MAX_LIST_NAME: usize = 64;
+const MAX_LIST_NAME_BYTES: usize = 64;
 
 /// Reports a `!` before a field whose absence is known too late.
 pub(super) fn negation(syntax: &MatchSyntax<'_>, report: &mut CheckReport<'_>) -> Option<()> {
@@ -131,9 +131,9 @@ fn text_of(part: StreamPart, text: &[u8]) -> Result<(), (String, String)> {
             _ => ("an empty text is found everywhere".into(), "at least one byte".into()),
         });
     }
-    if text.len() > PatternList::MAX_PATTERN {
+    if text.len() > PatternList::MAX_PATTERN_BYTES {
         let message = format!("this pattern has {} bytes", text.len());
-        return Err((message, format!("at most {}", PatternList::MAX_PATTERN)));
+        return Err((message, format!("at most {}", PatternList::MAX_PATTERN_BYTES)));
     }
     let shown = || String::from_utf8_lossy(text).escape_debug().to_string();
     match part {
@@ -192,13 +192,13 @@ fn note_target(part: StreamPart, text: &[u8], at: TextSpan, report: &mut CheckRe
 /// Whether a list of patterns may be called so.
 pub(crate) fn is_list_name(name: &str) -> bool {
     let is_good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    (1..=MAX_LIST_NAME).contains(&name.len()) && name.bytes().all(is_good)
+    (1..=MAX_LIST_NAME_BYTES).contains(&name.len()) && name.bytes().all(is_good)
 }
 
 /// The error that a list of patterns cannot be called so.
 pub(crate) fn no_list_name(span: TextSpan, word: &str) -> Diagnostic {
     Diagnostic::new(span, format!("`{word}` is no name of a list"))
-        .expected(format!("at most {MAX_LIST_NAME} letters, digits, `-`, `_` and `.`"))
+        .expected(format!("at most {MAX_LIST_NAME_BYTES} letters, digits, `-`, `_` and `.`"))
 }
 
 /// The part of a connection's bytes that a constraint is about; `None` for one on packets.

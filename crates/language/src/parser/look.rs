@@ -32,7 +32,7 @@ pub(crate) fn option_help(option: &str) -> &'static str {
 }
 
 /// The most packets that are asked for.
-const MOST_PACKETS: u32 = 1_000_000_000;
+const MAX_PACKETS: u32 = 1_000_000_000;
 /// The bounds of `snaplen`: an Ethernet header, and the most that is kept of a packet.
 const SNAPLENS: (u32, u32) = (14, 16_384);
 
@@ -99,7 +99,7 @@ impl<'t> Parser<'t, '_, '_> {
         }
         match word {
             "reason" => options.reason = self.drop_reason(),
-            "count" => options.count = self.bounded(word, (1, MOST_PACKETS)),
+            "count" => options.count = self.bounded(word, (1, MAX_PACKETS)),
             _ => options.snaplen = self.bounded(word, SNAPLENS),
         }
     }

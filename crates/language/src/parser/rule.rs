@@ -15,7 +15,7 @@ use mmb_policy::field::{Field, FieldId, FieldInfo, ValueKind};
 use mmb_policy::rule::{Prio, RuleId, ServerList};
 
 /// The longest name of a rule in bytes.
-const MAX_NAME: usize = 64;
+const MAX_NAME_BYTES: usize = 64;
 
 /// The word before the weight of a member of a set.
 pub(crate) const WEIGHT: &str = "weight";
@@ -178,13 +178,13 @@ impl<'t> Parser<'t, '_, '_> {
     pub(super) fn name(&mut self) -> Option<String> {
         let token = self.next();
         let error = match &token.kind {
-            TokenKind::Word(word) if word.len() <= MAX_NAME && crate::lexer::is_word(word) => {
+            TokenKind::Word(word) if word.len() <= MAX_NAME_BYTES && crate::lexer::is_word(word) => {
                 return Some(word.to_string());
             }
             TokenKind::Word(_) => Diagnostic::new(token.span, "this is no name for a rule"),
             _ => Diagnostic::new(token.span, "a name is missing"),
         };
-        self.error(error.expected(format!("a word of at most {MAX_NAME} bytes")));
+        self.error(error.expected(format!("a word of at most {MAX_NAME_BYTES} bytes")));
         None
     }
 

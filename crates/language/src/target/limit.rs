@@ -135,13 +135,13 @@ fn burst(item: &ItemSyntax<'_>, unit: LimitUnit, report: &mut CheckReport<'_>) -
         report.error(wrong(item.span, word, "burst of this rate").expected(BURST));
         return None;
     };
-    let least = Limit::least_burst(unit);
-    if amount < least {
+    let min = Limit::min_burst(unit);
+    if amount < min {
         let message = match unit {
             LimitUnit::Packets | LimitUnit::Connections => "nothing would pass".to_owned(),
             LimitUnit::Bytes | LimitUnit::Bits => "a full frame would never pass".to_owned(),
         };
-        let expected = format!("at least {least}{}", unit_name(unit));
+        let expected = format!("at least {min}{}", unit_name(unit));
         report.error(Diagnostic::new(item.span, message).expected(expected));
         return None;
     }
@@ -163,9 +163,9 @@ fn key(item: &ItemSyntax<'_>, report: &mut CheckReport<'_>) -> Option<LimitKey> 
     };
     let key = bits.and_then(|bits| LimitKey::new(field, bits));
     if key.is_none() {
-        let most = field.info().width().unwrap_or_default();
+        let max = field.info().width().unwrap_or_default();
         let error = wrong(item.span, prefix.unwrap_or_default(), &format!("prefix length of `{name}`"));
-        report.error(error.expected(format!("a number 1 to {most}")));
+        report.error(error.expected(format!("a number 1 to {max}")));
     }
     key
 }

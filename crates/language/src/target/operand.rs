@@ -4,7 +4,7 @@ use crate::diagnostic::{Diagnostic, TextSpan};
 use crate::number::number_item;
 use crate::report::CheckReport;
 use crate::syntax::value::{FieldSyntax, ItemSyntax, ValueSyntax};
-use crate::value::MAX_OPTION_DATA;
+use crate::value::MAX_OPTION_DATA_BYTES;
 use mmb_policy::field::{FIELDS, Field, FieldId, FieldInfo};
 use mmb_policy::rule::NumberItem;
 
@@ -52,8 +52,8 @@ pub(super) fn padding(field: &FieldSyntax<'_>, report: &mut CheckReport<'_>) -> 
 
 /// The data of an option that is given as bytes.
 pub(super) fn option_data(bytes: &[u8], span: TextSpan, report: &mut CheckReport<'_>) -> Option<Vec<u8>> {
-    if bytes.len() > MAX_OPTION_DATA {
-        let message = format!("{} bytes: no TCP option has more than {MAX_OPTION_DATA}", bytes.len());
+    if bytes.len() > MAX_OPTION_DATA_BYTES {
+        let message = format!("{} bytes: no TCP option has more than {MAX_OPTION_DATA_BYTES}", bytes.len());
         report.error(Diagnostic::new(span, message));
         return None;
     }

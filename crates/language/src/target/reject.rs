@@ -105,9 +105,9 @@ fn icmp6_code(item: &ItemSyntax<'_>, report: &mut CheckReport<'_>) -> Option<u8>
     code
 }
 
-fn number(word: &str, most: u8) -> Option<u8> {
+fn number(word: &str, max: u8) -> Option<u8> {
     let number = value::number(word).ok()?;
-    u8::try_from(number).ok().filter(|code| *code <= most)
+    u8::try_from(number).ok().filter(|code| *code <= max)
 }
 
 fn clash(_: &Target, others: &[&Target]) -> Option<&'static str> {

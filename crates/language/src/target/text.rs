@@ -7,7 +7,7 @@ use crate::report::CheckReport;
 use std::fmt::{Formatter, Result};
 
 /// The longest text in bytes.
-const MAX_TEXT: usize = 256;
+const MAX_TEXT_BYTES: usize = 256;
 
 /// The text of a target of this name, which may have none. `None` if there were errors.
 pub(super) fn check(
@@ -18,7 +18,7 @@ pub(super) fn check(
     let Some((text, span)) = arguments.text else { return Some(None) };
     let problem = if text.is_empty() {
         "an empty text says nothing"
-    } else if text.len() > MAX_TEXT {
+    } else if text.len() > MAX_TEXT_BYTES {
         "the text is longer than 256 bytes"
     } else if !text.iter().all(|byte| matches!(byte, b' '..=b'~')) {
         "the text is not printable ASCII"

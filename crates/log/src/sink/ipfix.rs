@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
 /// The most bytes of a message: an Ethernet frame has room for them, with some tunnels around it (RFC 7011 section 10.3.3).
-const MOST_BYTES: usize = 1400;
+const MAX_BYTES: usize = 1400;
 /// How often templates are sent.
 const TEMPLATE_INTERVAL: Duration = Duration::from_secs(60);
 const VERSION: u16 = 10;
@@ -134,7 +134,7 @@ struct Message {
 
 impl Message {
     fn new() -> Message {
-        let mut bytes = Vec::with_capacity(MOST_BYTES);
+        let mut bytes = Vec::with_capacity(MAX_BYTES);
         bytes.resize(HEADER, 0);
         Message { bytes, set: None, records: 0 }
     }
@@ -161,7 +161,7 @@ impl Message {
         let is_open = matches!(self.set, Some((_, id)) if id == template);
         let set_header = if is_open { 0 } else { SET_HEADER };
         let end = self.bytes.len().next_multiple_of(4) + set_header + len;
-        if end.next_multiple_of(4) > MOST_BYTES {
+        if end.next_multiple_of(4) > MAX_BYTES {
             return false;
         }
         if !is_open {
@@ -488,7 +488,7 @@ mod tests {
 
     #[test]
     fn a_message_has_room_for_the_templates_and_for_some_records() {
-        assert!(Message::of_templates().end(SystemTime::now(), 0).len() <= MOST_BYTES);
+        assert!(Message::of_templates().end(SystemTime::now(), 0).len() <= MAX_BYTES);
         let mut message = Message::new();
         let template = ConnectionTemplate { is_ip6: true, is_translated: true, is_closed: true };
         let mut records = 0;
@@ -497,6 +497,6 @@ mod tests {
             records += 1;
         }
         let len = message.end(SystemTime::now(), 0).len();
-        assert!(records >= 10 && len <= MOST_BYTES, "{records} records, {len} bytes");
+        assert!(records >= 10 && len <= MAX_BYTES, "{records} records, {len} bytes");
     }
 }

@@ -82,7 +82,7 @@ impl BenchWorker {
         let BenchWorker { worker, returned, now_ns, .. } = self;
         loop {
             let mut count = 0;
-            let origin = worker.give_back(|packet| {
+            let origin = worker.return_packets(|packet| {
                 if returned.len() == count {
                     returned.push(ReturnedCopy::new());
                 }

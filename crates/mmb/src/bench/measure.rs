@@ -13,11 +13,11 @@ use mmb_random::RepeatableRandom;
 use std::time::{Duration, Instant};
 
 /// The fewest rounds for a median.
-const FEWEST_ROUNDS: usize = 5;
+const MIN_ROUNDS: usize = 5;
 /// The port of the other ends.
 const PEER: PortId = PortId(1);
 /// The most rounds: more do not improve the median.
-const MOST_ROUNDS: usize = 1000;
+const MAX_ROUNDS: usize = 1000;
 
 /// The extent of a measurement.
 #[derive(Clone, Copy, Debug)]
@@ -182,10 +182,8 @@ impl Recorder {
     pub(super) fn goes_on(&self, effort: Effort) -> bool {
         let rounds = self.rounds;
         match effort {
-            Effort::Rounds(wanted) => rounds < wanted.clamp(1, MOST_ROUNDS),
-            Effort::Time(time) => {
-                rounds < FEWEST_ROUNDS || rounds < MOST_ROUNDS && self.began.elapsed() < time
-            }
+            Effort::Rounds(wanted) => rounds < wanted.clamp(1, MAX_ROUNDS),
+            Effort::Time(time) => rounds < MIN_ROUNDS || rounds < MAX_ROUNDS && self.began.elapsed() < time,
         }
     }
 

@@ -26,9 +26,9 @@ use source::BenchSet;
 use std::process::ExitCode;
 
 /// The fewest packets to generate: more than caches and branch predictors can hold.
-const FEWEST_GENERATED: u32 = 65_536;
+const MIN_GENERATED: u32 = 65_536;
 /// The most rules for the linear baseline: with more, a measurement takes minutes and gives no new information.
-const MOST_LINEAR: usize = 10_000;
+const MAX_LINEAR_RULES: usize = 10_000;
 
 /// Measures a policy.
 ///
@@ -36,10 +36,8 @@ const MOST_LINEAR: usize = 10_000;
 /// A policy, a set or a capture cannot be used.
 pub(crate) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<ExitCode> {
     let writes = args.write_rules.is_some() || args.write_pcap.is_some();
-    if args.pcap.is_none() && !writes && args.packets < FEWEST_GENERATED {
-        crate::cli::bad_usage(&format!(
-            "fewer than {FEWEST_GENERATED} generated packets would measure caches"
-        ));
+    if args.pcap.is_none() && !writes && args.packets < MIN_GENERATED {
+        crate::cli::bad_usage(&format!("fewer than {MIN_GENERATED} generated packets would measure caches"));
     }
     if !(args.seconds > 0.0 && args.seconds <= 3600.0) {
         crate::cli::bad_usage("--seconds takes a time above 0, of at most an hour");
@@ -74,7 +72,10 @@ pub(crate) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<ExitCode
     let report = match args.classifier {
         ClassifierArg::Linear => {
             let rules = set.policy.rules.len();
-            anyhow::ensure!(rules <= MOST_LINEAR, "{rules} rules are too many to compare with every packet");
+            anyhow::ensure!(
+                rules <= MAX_LINEAR_RULES,
+                "{rules} rules are too many to compare with every packet"
+            );
             let mut linear = Linear::new(&set.policy)?;
             let measured = measure::run(
                 &mut linear,

@@ -195,7 +195,7 @@ fn emptied(path: &Path) -> io::Result<File> {
 }
 
 /// Returns the first packets of a capture.
-fn captured(path: &Path, most: u32) -> anyhow::Result<Arena> {
+fn captured(path: &Path, max: u32) -> anyhow::Result<Arena> {
     let mut reader = CaptureReader::open(File::open(path)?)?;
     let mut arena = Arena::default();
     loop {
@@ -210,7 +210,7 @@ fn captured(path: &Path, most: u32) -> anyhow::Result<Arena> {
             }
             Err(error) => bail!(error),
         }
-        if arena.len() == most as usize {
+        if arena.len() == max as usize {
             break;
         }
     }

@@ -27,10 +27,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Packets that are tried as a probe at most.
-const MOST_PROBES: usize = 1000;
+const MAX_PROBES: usize = 1000;
 /// The most and the fewest changes of each kind whose latency is measured: slow changes are measured less often.
-const LATENCIES: usize = 1000;
-const FEWEST_LATENCIES: usize = 5;
+const MAX_LATENCIES: usize = 1000;
+const MIN_LATENCIES: usize = 5;
 /// The number of changes in a large batch.
 const BATCH: usize = 1000;
 /// Changes per second, and changes in a publication.
@@ -178,7 +178,7 @@ impl UpdateProbe {
     fn find(worker: &mut Worker, seed: u64) -> anyhow::Result<UpdateProbe> {
         let mut random = RepeatableRandom::for_purpose(seed, "probe");
         let mut address = || random.within(0x0100_0000, 0xdfff_ffff);
-        for _ in 0..MOST_PROBES {
+        for _ in 0..MAX_PROBES {
             let (source, destination) = (address(), address());
             let header =
                 PacketHeader { source, destination, sport: 33_434, dport: 33_434, ..PacketHeader::default() };
@@ -225,7 +225,7 @@ impl ControlSide<'_> {
         let mut latencies = Vec::new();
         for (what, others) in [("alone".to_owned(), 0), (format!("in a batch of {BATCH}"), BATCH - 1)] {
             let (mut added, mut deleted, began) = (Vec::new(), Vec::new(), Instant::now());
-            while added.len() < LATENCIES && (added.len() < FEWEST_LATENCIES || began.elapsed() < time) {
+            while added.len() < MAX_LATENCIES && (added.len() < MIN_LATENCIES || began.elapsed() < time) {
                 let (comes, goes) = self.come_and_go(others)?;
                 added.push(comes);
                 deleted.push(goes);
@@ -361,7 +361,7 @@ impl ControlSide<'_> {
     /// Makes many changes as fast as possible; returns the memory before, after and at most.
     fn long_run(&mut self, changes: u32) -> anyhow::Result<(u32, u64, u64, u64)> {
         let before = memory::resident();
-        let mut most = before;
+        let mut max = before;
         let batch = BATCH as u32;
         for publication in 0..changes.div_ceil(batch) {
             for _ in 0..batch {
@@ -369,7 +369,7 @@ impl ControlSide<'_> {
             }
             self.engine.publish(&self.policy)?;
             if publication % 16 == 0 {
-                most = most.max(memory::resident());
+                max = max.max(memory::resident());
             }
         }
         let waiting = Instant::now();
@@ -377,7 +377,7 @@ impl ControlSide<'_> {
             std::thread::sleep(SLEEP);
         }
         let after = memory::resident();
-        Ok((changes.next_multiple_of(batch), before, after, most.max(after)))
+        Ok((changes.next_multiple_of(batch), before, after, max.max(after)))
     }
 }
 
@@ -437,13 +437,13 @@ impl BenchOutput for UpdateReport {
                 "ratio": rounded(resized.longest / self.undisturbed_vector()),
             })
         });
-        let (changes, before, after, most) = self.long_run;
+        let (changes, before, after, max) = self.long_run;
         json!({
             "rules": self.rules,
             "in_force": latencies.collect::<Vec<_>>(),
             "throughput": rates.collect::<Vec<_>>(),
             "longest_vector": resized.collect::<Vec<_>>(),
-            "long_run": { "changes": changes, "before_bytes": before, "after_bytes": after, "most_bytes": most },
+            "long_run": { "changes": changes, "before_bytes": before, "after_bytes": after, "most_bytes": max },
         })
     }
 
@@ -469,11 +469,11 @@ impl BenchOutput for UpdateReport {
         for Resized { what, longest } in &self.resized {
             let _ = writeln!(text, "{what:<32}{longest:>12.0}{:>12.2}", longest / self.undisturbed_vector());
         }
-        let (changes, before, after, most) = self.long_run;
+        let (changes, before, after, max) = self.long_run;
         let mega = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        let (before, after, most) = (mega(before), mega(after), mega(most));
+        let (before, after, max) = (mega(before), mega(after), mega(max));
         let _ =
-            writeln!(text, "{changes} changes: {before:.1} MB before, {after:.1} after, {most:.1} at most");
+            writeln!(text, "{changes} changes: {before:.1} MB before, {after:.1} after, {max:.1} at most");
         text
     }
 }

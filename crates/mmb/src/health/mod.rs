@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use verdicts::{ServerHealth, Thresholds};
 
 /// Probes that run at the same time.
-const AT_ONCE: usize = 128;
+const PARALLEL_PROBES: usize = 128;
 
 /// The time that the daemon has to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -247,7 +247,7 @@ impl<'a> Checker<'a> {
     /// Probes servers, some at the same time.
     fn probe_all(&self, servers: &[RuleServer]) -> Vec<(RuleServer, ProbeResult)> {
         let mut results = Vec::with_capacity(servers.len());
-        for some in servers.chunks(AT_ONCE) {
+        for some in servers.chunks(PARALLEL_PROBES) {
             thread::scope(|scope| {
                 let probe = |server: RuleServer| self.probe.run(server, self.place, self.timeout);
                 let start = |server: &RuleServer| {

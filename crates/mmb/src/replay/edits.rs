@@ -7,7 +7,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 /// The most edits that are told one by one.
-pub(super) const MOST_TOLD: usize = 1000;
+pub(super) const MAX_REPORTED: usize = 1000;
 
 /// One edit; the JSON form has the same names.
 #[derive(Clone, Debug, Serialize)]

@@ -51,7 +51,7 @@ pub(crate) fn main(args: &ReplayArgs, global: &Global) -> anyhow::Result<ExitCod
     let (mut engine, workers) = Engine::new(ports, 1, &SeedTree::repeatable(args.seed));
     let mut worker = workers.into_iter().next().context("the engine has no worker")?;
     worker.set_ack_space(AckSpace::Original);
-    worker.trace_edits(edits::MOST_TOLD);
+    worker.trace_edits(edits::MAX_REPORTED);
     crate::compile::publish(&mut engine, &policy).with_context(|| args.rules.display().to_string())?;
 
     let streams = files::open(&wiring, &args.rules, policy.rewrites())?;

@@ -403,7 +403,7 @@ impl PacketHost for ReplayHost {
         Ok(())
     }
 
-    fn take_back(&mut self, ReturnedPacket { held, port, link, bytes }: ReturnedPacket<'_>) -> bool {
+    fn accept_returned(&mut self, ReturnedPacket { held, port, link, bytes }: ReturnedPacket<'_>) -> bool {
         let captured = match held {
             Some(number) => self.held.get_mut(usize::from(number)).and_then(Option::take),
             None => Some(self.made(port, Meta::made(link, self.now_ns, bytes.len()))),

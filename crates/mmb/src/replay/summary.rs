@@ -75,7 +75,7 @@ impl Summary {
         Summary {
             r#in: done.received.into(),
             out: done.sent.into(),
-            made: engine.made().into_iter().map(|(kind, n)| (kind.name(), n)).collect(),
+            made: engine.generated().into_iter().map(|(kind, n)| (kind.name(), n)).collect(),
             absorbed: engine.absorbed(),
             drops: engine.drops().into_iter().map(|(reason, n)| (reason.name(), n)).collect(),
             not_applied: engine.not_applied().into_iter().map(|(reason, n)| (reason.name(), n)).collect(),

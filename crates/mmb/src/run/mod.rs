@@ -83,8 +83,8 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
         policy = instead.map_or(policy, |instead| with_options(instead, args));
         started_with = format!("start: {reason}");
     }
-    let most = u64::from(policy.settings.connections.max);
-    let mut state = args.state.as_deref().map(|path| StateFile::open(path, most)).transpose()?;
+    let max = u64::from(policy.settings.connections.max);
+    let mut state = args.state.as_deref().map(|path| StateFile::open(path, max)).transpose()?;
     if let Some(saved) = state.as_ref().and_then(StateFile::saved) {
         policy = mmb_control::state::followed(saved, policy);
     }
@@ -97,7 +97,7 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     let flows = if policy.settings.offload == Offload::Auto { offload::FLOWS } else { 0 };
     let options = OpenOptions { workers, mtu: args.mtu, flows };
     let open = || OpenPorts::open(&wiring.devices, &options);
-    let mut ports = wait.take(PortError::holder, open, pause)?;
+    let mut ports = wait.take(PortError::held_resource, open, pause)?;
     ports.take_notes().iter().for_each(|note| output::report_error(note));
     let mtus: Vec<u32> = ports.ports().iter().map(mmb_io::Port::mtu).collect();
     wiring.notes_on_mtus(&mtus).iter().for_each(|note| output::report_error(note));
@@ -136,7 +136,7 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     let daemon = Arc::new(Mutex::new(daemon));
     let path = global.socket.clone().unwrap_or_else(|| PathBuf::from(mmb_protocol::DEFAULT_SOCKET));
     let listening = || listen(&path, args.socket_group.as_deref(), &daemon);
-    let server = wait.take(BindError::holder, listening, pause)?;
+    let server = wait.take(BindError::held_resource, listening, pause)?;
     let parked = ParkedWorkers::new(engine_workers.into_iter().map(Some).collect());
     log.watch(&parked.connections(&daemon, started), WorkerClock::new(Some(started)))?;
     if let Some(state) = &mut state {
@@ -182,10 +182,11 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
 
 /// Reports that memory suffices for fewer connections than the policy allows.
 fn note_connection_limit(daemon: &Daemon) {
-    let (max, most) = (daemon.policy().settings.connections.max, daemon.engine().connections().summary().max);
-    if most < u64::from(max) {
+    let (max, allowed) =
+        (daemon.policy().settings.connections.max, daemon.engine().connections().summary().max);
+    if allowed < u64::from(max) {
         output::report_error(&format!(
-            "there is memory for {most} connections at once, fewer than `conn max` ({max})"
+            "there is memory for {allowed} connections at once, fewer than `conn max` ({max})"
         ));
     }
 }
@@ -245,7 +246,7 @@ fn open_history(directory: &Path, wait: &mut TakeoverWait) -> Result<History, Op
         true
     };
     let open = || History::open(directory, HistoryLimits::DIRECTORY);
-    wait.take(OpenHistoryError::holder, open, pause)
+    wait.take(OpenHistoryError::held_resource, open, pause)
 }
 
 fn listen(path: &Path, group: Option<&str>, daemon: &Arc<Mutex<Daemon>>) -> Result<Server, BindError> {

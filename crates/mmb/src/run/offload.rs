@@ -66,11 +66,12 @@ impl FlowInterfaces {
     }
 
     /// Whether packets that come in by a port can be forwarded to another.
-    fn joins(&self, from: PortId, to: PortId) -> bool {
-        let [from, to] = [from, to].map(|port| self.0.get(usize::from(port.0)));
-        let (Some(from), Some(to)) = (from, to) else { return false };
+    fn can_forward(&self, ingress: PortId, egress: PortId) -> bool {
+        let [ingress, egress] = [ingress, egress].map(|port| self.0.get(usize::from(port.0)));
+        let (Some(ingress), Some(egress)) = (ingress, egress) else { return false };
         let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
-        to.egress.load(Ordering::Relaxed) != 0 && (!is_set(&from.of_driver) || is_set(&to.takes_frames))
+        egress.egress.load(Ordering::Relaxed) != 0
+            && (!is_set(&ingress.of_driver) || is_set(&egress.takes_frames))
     }
 
     fn ingress(&self, port: PortId) -> Option<u32> {
@@ -127,8 +128,9 @@ impl FlowOffload for KernelFlows {
         self.table.capacity()
     }
 
-    fn joins(&self, from: PortId, to: Option<PortId>) -> bool {
-        self.interfaces.ingress(from).is_some() && to.is_none_or(|to| self.interfaces.joins(from, to))
+    fn can_forward(&self, ingress: PortId, egress: Option<PortId>) -> bool {
+        self.interfaces.ingress(ingress).is_some()
+            && egress.is_none_or(|egress| self.interfaces.can_forward(ingress, egress))
     }
 
     fn install(&mut self, place: u32, flow: &OffloadedFlow) -> bool {
@@ -164,19 +166,19 @@ impl FlowOffload for KernelFlows {
         FlowUsage {
             count: Count { packets: usage.packets, bytes: usage.bytes },
             idle_ms: usage.idle_ms,
-            numbers: EndNumbers { end: usage.end, ack: usage.ack, window: usage.window as u16, scale: 0 },
+            numbers: EndNumbers { snd_nxt: usage.end, ack: usage.ack, window: usage.window as u16, scale: 0 },
         }
     }
 
-    fn follow(&mut self, place: u32, numbers: EndNumbers) {
-        self.table.follow(place, numbers.end, numbers.ack, numbers.window.into());
+    fn update_numbers(&mut self, place: u32, numbers: EndNumbers) {
+        self.table.follow(place, numbers.snd_nxt, numbers.ack, numbers.window.into());
     }
 }
 
 impl KernelFlows {
     /// A flow as the programs have it; `None` if one of its interfaces is gone.
     fn raw(&self, flow: &OffloadedFlow) -> Option<(RawKey, RawFlow)> {
-        let OffloadedFlow { key, epoch, to, longest, writes, tcp } = flow;
+        let OffloadedFlow { key, epoch, egress, max_len, writes, tcp } = flow;
         let raw_key = RawKey {
             ifindex: self.interfaces.ingress(key.port)?,
             vlan: key.vlan.map_or(0, |vlan| vlan | VLAN_PRESENT),
@@ -190,7 +192,7 @@ impl KernelFlows {
         let FlowWrites { addresses, ports, ttl, traffic_class, label } = writes;
         let set = |is_set: bool, flag: u16| if is_set { flag } else { 0 };
         let bits = [
-            set(to.is_none(), flags::DROP),
+            set(egress.is_none(), flags::DROP),
             set(addresses.is_some(), flags::ADDRESSES),
             set(ports.is_some(), flags::PORTS),
             set(ttl.is_some(), flags::TTL),
@@ -203,9 +205,9 @@ impl KernelFlows {
         let (numbers, peer) = tcp.unwrap_or_default();
         let raw = RawFlow {
             epoch: *epoch,
-            egress: to.map_or(Some(0), |to| self.interfaces.egress(to))?,
+            egress: egress.map_or(Some(0), |egress| self.interfaces.egress(egress))?,
             flags: bits.iter().fold(0, |all, bit| all | bit),
-            longest: (*longest).min(u16::MAX.into()) as u16,
+            longest: (*max_len).min(u16::MAX.into()) as u16,
             ttl: ttl.unwrap_or_default(),
             traffic_class: traffic_class.value,
             traffic_mask: traffic_class.mask,
@@ -215,7 +217,7 @@ impl KernelFlows {
             sport,
             dport,
             reserved: [0; 3],
-            end: numbers.end,
+            end: numbers.snd_nxt,
             ack: numbers.ack,
             window: numbers.window.into(),
             peer: if tcp.is_some() { self.table.number(peer) } else { NO_FLOW },

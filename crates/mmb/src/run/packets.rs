@@ -249,7 +249,7 @@ impl PacketHost for ThreadHost {
         Ok(())
     }
 
-    fn take_back(&mut self, ReturnedPacket { port, bytes, .. }: ReturnedPacket<'_>) -> bool {
+    fn accept_returned(&mut self, ReturnedPacket { port, bytes, .. }: ReturnedPacket<'_>) -> bool {
         let link = self.links.get(usize::from(port.0));
         let Some(copy) = link.and_then(|link| link.copy(bytes)) else { return false };
         self.arrived.push(copy);

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// The bytes that are read or written at once.
-const AT_ONCE: usize = 1 << 18;
+const BUFFER_BYTES: usize = 1 << 18;
 
 /// Workers whose threads do not run.
 pub(super) struct ParkedWorkers(Arc<Mutex<Vec<Option<Worker>>>>);
@@ -57,7 +57,7 @@ impl StateFile {
     ///
     /// # Errors
     /// The file cannot be opened, or could not be written at the end.
-    pub(super) fn open(path: &Path, most: u64) -> anyhow::Result<StateFile> {
+    pub(super) fn open(path: &Path, max: u64) -> anyhow::Result<StateFile> {
         let name = path.display().to_string();
         anyhow::ensure!(!is_own_stream(&name), "--state {name}: a state file is a regular file");
         // The writer of a file that is not finished leaves nothing.
@@ -66,7 +66,7 @@ impl StateFile {
             Ok(false) => None,
             _ => {
                 let file = mmb_files::open_trusted(path).context("--state")?;
-                match SavedState::read(&mut BufReader::with_capacity(AT_ONCE, file), most) {
+                match SavedState::read(&mut BufReader::with_capacity(BUFFER_BYTES, file), max) {
                     Ok(saved) => Some(saved),
                     Err(error) => {
                         set_aside(path, &error);
@@ -130,7 +130,7 @@ impl StateFile {
         let connections = workers.connections(daemon, started);
         let mut file = FileWriter::begin(&name, FileContent::State)?;
         let (saved, over) = {
-            let mut buffered = BufWriter::with_capacity(AT_ONCE, &mut file);
+            let mut buffered = BufWriter::with_capacity(BUFFER_BYTES, &mut file);
             let saved = state::save(daemon, &connections, &mut buffered).with_context(|| name.clone())?;
             buffered.flush()?;
             saved

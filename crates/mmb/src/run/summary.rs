@@ -33,8 +33,11 @@ pub(super) fn print(daemon: &Daemon, wiring: &PortWiring, global: &Global) {
             .into_iter()
             .map(|(reason, count)| (reason.name().to_owned(), count.into()))
             .collect();
-        let made: Map<String, Value> =
-            engine.made().into_iter().map(|(kind, count)| (kind.name().to_owned(), count.into())).collect();
+        let made: Map<String, Value> = engine
+            .generated()
+            .into_iter()
+            .map(|(kind, count)| (kind.name().to_owned(), count.into()))
+            .collect();
         output::print_json(&json!({
             "ports": ports,
             "drops": drops,
@@ -55,7 +58,7 @@ pub(super) fn print(daemon: &Daemon, wiring: &PortWiring, global: &Global) {
         }
         output::report_error(&line);
     }
-    for (kind, count) in engine.made() {
+    for (kind, count) in engine.generated() {
         output::report_error(&format!("made ({}): {count}", kind.name()));
     }
     if engine.absorbed() > 0 {

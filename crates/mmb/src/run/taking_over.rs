@@ -28,7 +28,7 @@ impl TakeoverWait {
         TakeoverWait { deadline: None, limit: LONGEST_WAIT }
     }
 
-    /// Calls `take` until it succeeds or the time is over. Only an error for which `holder` returns the resource
+    /// Calls `take` until it succeeds or the time is over. Only an error for which `held_resource` returns the resource
     /// and the process that has it is tried again. Reports the first such wait. `pause` waits between two tries; if
     /// it returns false, the wait ends early.
     ///
@@ -36,14 +36,16 @@ impl TakeoverWait {
     /// The last error of `take`.
     pub(super) fn take<T, E>(
         &mut self,
-        holder: impl Fn(&E) -> Option<Held>,
+        held_resource: impl Fn(&E) -> Option<Held>,
         mut take: impl FnMut() -> Result<T, E>,
         pause: impl Fn(Duration) -> bool,
     ) -> Result<T, E> {
         let mut is_reported = false;
         loop {
             let taken = take();
-            let Some((resource, process)) = taken.as_ref().err().and_then(&holder) else { return taken };
+            let Some((resource, process)) = taken.as_ref().err().and_then(&held_resource) else {
+                return taken;
+            };
             let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + self.limit);
             if !is_reported {
                 is_reported = true;

@@ -4,9 +4,9 @@ use super::record;
 use crate::rule::{Prio, Rule, RuleId, Target};
 
 /// The most rules of a chunk.
-pub(super) const MOST_RULES: usize = 1024;
+pub(super) const MAX_RULES: usize = 1024;
 /// Chunks of several rules have no more bytes of records than this.
-pub(super) const MOST_BYTES: usize = 64 << 10;
+pub(super) const MAX_BYTES: usize = 64 << 10;
 
 /// Rules in the order of their numbers. Never empty within a store.
 #[derive(Clone, Debug, Default)]
@@ -97,14 +97,12 @@ impl RuleChunk {
 
     /// Returns whether one more rule fits.
     pub(super) fn has_room(&self, record: &[u8]) -> bool {
-        self.ids.len() < MOST_RULES
-            && (self.ids.is_empty() || self.records.len() + record.len() <= MOST_BYTES)
+        self.ids.len() < MAX_RULES && (self.ids.is_empty() || self.records.len() + record.len() <= MAX_BYTES)
     }
 
     /// Returns whether two chunks are so small that they are to be merged.
     pub(super) fn belongs_with(&self, other: &RuleChunk) -> bool {
-        self.len() + other.len() <= MOST_RULES / 2
-            && self.records.len() + other.records.len() <= MOST_BYTES / 2
+        self.len() + other.len() <= MAX_RULES / 2 && self.records.len() + other.records.len() <= MAX_BYTES / 2
     }
 
     pub(super) fn insert(&mut self, at: usize, entry: ChunkEntry<'_>) {

@@ -1,6 +1,6 @@
 //! The store beside a plain map, and records beside their rules.
 
-use super::chunk::{MOST_BYTES, MOST_RULES};
+use super::chunk::{MAX_BYTES, MAX_RULES};
 use super::{RuleChange, RuleStore, record};
 use crate::arbitrary::{RuleOptions, rule};
 use crate::rule::{Cond, DropRate, Equality, Match, NumberItem, NumberSet, Rule, RuleId, Target, Test};
@@ -73,7 +73,7 @@ fn check(rules: &RuleStore, model: &Model) -> Result<(), TestCaseError> {
     prop_assert!(rules.keys().eq(model.keys().copied()));
     prop_assert_eq!(rules.last(), model.keys().next_back().copied());
     for chunk in rules.chunks() {
-        prop_assert!((1..=MOST_RULES).contains(&chunk.len()));
+        prop_assert!((1..=MAX_RULES).contains(&chunk.len()));
     }
     prop_assert!(!rules.chunks().windows(2).any(|pair| pair[0].belongs_with(&pair[1])));
     Ok(())
@@ -104,9 +104,9 @@ proptest! {
             }
             check(&rules, &model)?;
             let diff = RuleStore::diff(&old_rules, &rules);
-            let (least, most) = diff.bounds();
+            let (min, max) = diff.bounds();
             let changes: Vec<RuleChange> = diff.collect();
-            prop_assert!((least..=most).contains(&changes.len()));
+            prop_assert!((min..=max).contains(&changes.len()));
             prop_assert_eq!(rules == old_rules, changes.is_empty());
             prop_assert!(changes == differences(&old_model, &model));
         }
@@ -174,7 +174,7 @@ fn a_change_copies_one_chunk() {
     after.remove(RuleId(20_000));
     let shared = before.chunks().iter().zip(after.chunks()).filter(|(a, b)| Arc::ptr_eq(a, b)).count();
     assert_eq!(shared, before.chunks().len() - 1);
-    assert_eq!(RuleStore::diff(&before, &after).bounds(), (1, 2 * MOST_RULES - 1));
+    assert_eq!(RuleStore::diff(&before, &after).bounds(), (1, 2 * MAX_RULES - 1));
 }
 
 #[test]
@@ -183,5 +183,5 @@ fn large_rules_do_not_gather_in_one_chunk() {
     let rule = rule_on(FieldId::In, Test::Port(Equality::Eq, names.clone()));
     let rules: RuleStore = (1..=20).map(|id| Rule { id: Some(RuleId(id)), ..rule.clone() }).collect();
     assert_eq!(rules.len(), 20);
-    assert!(rules.chunks().iter().all(|chunk| chunk.len() <= MOST_BYTES / (names.len() * 5)));
+    assert!(rules.chunks().iter().all(|chunk| chunk.len() <= MAX_BYTES / (names.len() * 5)));
 }

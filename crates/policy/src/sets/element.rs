@@ -8,9 +8,9 @@ pub const NEVER: u64 = u64::MAX;
 /// A number of one width.
 pub trait Number: Copy + Ord + fmt::Debug {
     /// The least one.
-    const LEAST: Self;
+    const MIN: Self;
     /// The greatest one.
-    const MOST: Self;
+    const MAX: Self;
     /// The next one; there is one.
     fn after(self) -> Self;
     /// The one before; there is one.
@@ -24,8 +24,8 @@ pub trait Number: Copy + Ord + fmt::Debug {
 macro_rules! number {
     ($($number:ty),*) => {$(
         impl Number for $number {
-            const LEAST: Self = 0;
-            const MOST: Self = <$number>::MAX;
+            const MIN: Self = 0;
+            const MAX: Self = <$number>::MAX;
             fn after(self) -> Self {
                 self.wrapping_add(1)
             }

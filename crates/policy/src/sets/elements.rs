@@ -327,7 +327,7 @@ impl<'a, N: Number> Cursor<'a, N> {
 
 impl<N: Number> Chunk<N> {
     fn new(elements: Vec<Element<N>>) -> Chunk<N> {
-        let mut chunk = Chunk { elements, last: N::LEAST, expires_ms: NEVER };
+        let mut chunk = Chunk { elements, last: N::MIN, expires_ms: NEVER };
         chunk.summarize();
         chunk
     }
@@ -338,7 +338,7 @@ impl<N: Number> Chunk<N> {
     }
 
     fn summarize(&mut self) {
-        self.last = self.elements.iter().map(|element| element.last).max().unwrap_or(N::LEAST);
+        self.last = self.elements.iter().map(|element| element.last).max().unwrap_or(N::MIN);
         self.expires_ms = self.elements.iter().map(|element| element.expires_ms).min().unwrap_or(NEVER);
     }
 }

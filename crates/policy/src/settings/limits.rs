@@ -11,7 +11,7 @@ pub struct LimitSettings {
 
 impl LimitSettings {
     /// The least value of `limit keys`.
-    pub const LEAST_KEYS: u32 = 1 << 10;
+    pub const MIN_KEYS: u32 = 1 << 10;
 }
 
 impl Default for LimitSettings {

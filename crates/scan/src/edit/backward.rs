@@ -7,9 +7,9 @@ use super::nfa::{Behind, Place, PositionNfa};
 use std::ops::Range;
 
 /// The most words of positions.
-const MOST_WORDS: usize = 256;
+const MAX_WORDS: usize = 256;
 /// The most words of all jumps.
-const MOST_JUMP_WORDS: usize = 1 << 14;
+const MAX_JUMP_WORDS: usize = 1 << 14;
 
 /// Reads backward. Sets of positions are words of bits, position 0 the lowest bit of the first.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl BackwardNfa {
     pub(super) fn new(nfa: &PositionNfa) -> Option<BackwardNfa> {
         let positions = nfa.set_of.len();
         let words = positions.div_ceil(64);
-        if nfa.has_inner_lines() || words > MOST_WORDS {
+        if nfa.has_inner_lines() || words > MAX_WORDS {
             return None;
         }
         let (class_of, samples) = nfa.classes();
@@ -181,7 +181,7 @@ fn jumps(nfa: &PositionNfa, words: usize) -> Option<Jumps> {
                 _ => jump_words.push((word, bit)),
             }
         }
-        if jump_words.len() > MOST_JUMP_WORDS {
+        if jump_words.len() > MAX_JUMP_WORDS {
             return None;
         }
         if !from.is_empty() {

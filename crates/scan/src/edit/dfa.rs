@@ -8,11 +8,11 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 /// The most states before equal ones are merged.
-const MOST_STATES: usize = 1 << 18;
+const MAX_STATES: usize = 1 << 18;
 /// The most transitions before equal states are merged.
-const MOST_TRANSITIONS: usize = 1 << 21;
+const MAX_TRANSITIONS: usize = 1 << 21;
 /// The most positions that are moved while states are made.
-const MOST_WORK: usize = 1 << 23;
+const MAX_WORK: usize = 1 << 23;
 
 /// More states than an automaton may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl MatchDfa {
 
     /// A byte of each class.
     fn samples(&self) -> Vec<u8> {
-        let classes = self.class_of.iter().max().map_or(0, |most| usize::from(*most) + 1);
+        let classes = self.class_of.iter().max().map_or(0, |max| usize::from(*max) + 1);
         let mut samples = vec![0; classes];
         for byte in 0..=255_u8 {
             samples[usize::from(self.class_of[usize::from(byte)])] = byte;
@@ -206,7 +206,7 @@ impl Determinizer<'_> {
                 };
                 raw.transitions.push(state);
             }
-            if self.work > MOST_WORK || raw.transitions.len() > MOST_TRANSITIONS {
+            if self.work > MAX_WORK || raw.transitions.len() > MAX_TRANSITIONS {
                 return Err(TooManyStates);
             }
         }
@@ -233,7 +233,7 @@ impl Determinizer<'_> {
         let subset = Rc::new(subset);
         let number = *self.numbers.entry(Rc::clone(&subset)).or_insert(next);
         if number == next {
-            if self.waiting.len() == MOST_STATES {
+            if self.waiting.len() == MAX_STATES {
                 return Err(TooManyStates);
             }
             self.waiting.push(subset);
@@ -347,7 +347,7 @@ fn layout(
     for (place, number) in order.iter().enumerate() {
         place_of[*number] = (place as u32) << shift;
     }
-    let first_of = |least| (order.iter().filter(|number| kind(**number) < least).count() as u32) << shift;
+    let first_of = |min| (order.iter().filter(|number| kind(**number) < min).count() as u32) << shift;
     let mut transitions = vec![0; merged.len() << shift];
     let mut patterns = Vec::new();
     for (place, number) in order.iter().enumerate() {

@@ -41,7 +41,7 @@ use crate::error::{PatternError, PatternRefusal};
 use crate::pattern::{Pattern, PatternKind};
 use crate::set::{PatternSet, SetDigest};
 use crate::translate::{EditRegex, edit_regex};
-use crate::{MOST_EDIT_TEXTS, MOST_PATTERNS, MOST_REGEXES, MOST_SET_POSITIONS, MOST_TEXT};
+use crate::{MAX_EDIT_TEXT_BYTES, MAX_PATTERNS, MAX_REGEXES, MAX_SET_POSITIONS, MAX_TEXT_BYTES};
 use first::{First, What};
 use regexes::{EditHir, RegexGroup, regex_groups};
 use std::fmt;
@@ -116,7 +116,7 @@ impl EditScratch {
 
 impl EditPatterns {
     /// Compiles patterns; of equally long matches, that of the one that comes first counts. Refuses the regexes that [`PatternSet::compile`] refuses, and
-    /// those whose matches depend on the stream's end, have no bound or one above [`MOST_EDIT_MATCH`](crate::MOST_EDIT_MATCH). Takes a tenth of
+    /// those whose matches depend on the stream's end, have no bound or one above [`MAX_EDIT_MATCH_BYTES`](crate::MAX_EDIT_MATCH_BYTES). Takes a tenth of
     /// a second for 10,000 texts, half of one for a large regex, and some seconds at most.
     ///
     /// # Errors
@@ -124,7 +124,7 @@ impl EditPatterns {
     pub fn compile(patterns: &[Pattern]) -> Result<EditPatterns, PatternError> {
         match patterns.len() {
             0 => return Err(PatternError::NoPatterns),
-            1..=MOST_PATTERNS => {}
+            1..=MAX_PATTERNS => {}
             many => return Err(PatternError::TooManyPatterns(many)),
         }
         let (texts, regexes) = sort(patterns)?;
@@ -263,18 +263,18 @@ fn sort(patterns: &[Pattern]) -> Result<(Vec<EditText>, Vec<EditHir>), PatternEr
         };
         match bytes.len() {
             0 => return Err(refused(PatternRefusal::EmptyText)),
-            1..=MOST_TEXT => all_bytes += bytes.len(),
+            1..=MAX_TEXT_BYTES => all_bytes += bytes.len(),
             long => return Err(refused(PatternRefusal::LongText(long))),
         }
         texts.push(EditText { bytes, ignores_case, pattern: index });
     }
-    if all_bytes > MOST_EDIT_TEXTS {
+    if all_bytes > MAX_EDIT_TEXT_BYTES {
         return Err(PatternError::LongTexts(all_bytes));
     }
-    if regexes.len() > MOST_REGEXES {
+    if regexes.len() > MAX_REGEXES {
         return Err(PatternError::TooManyRegexes(regexes.len()));
     }
-    if all_positions > MOST_SET_POSITIONS {
+    if all_positions > MAX_SET_POSITIONS {
         return Err(PatternError::TooLarge(all_positions));
     }
     Ok((texts, regexes))

@@ -8,9 +8,9 @@ use regex_syntax::hir::{Class, Hir, HirKind, Look, Repetition};
 use std::collections::HashMap;
 
 /// The most positions of a regex.
-const MOST_POSITIONS: usize = 1 << 16;
+const MAX_POSITIONS: usize = 1 << 16;
 /// The most pairs of a position and one that follows it.
-const MOST_EDGES: usize = 1 << 20;
+const MAX_EDGES: usize = 1 << 20;
 
 /// Where a position may come. A stream's start is a line's start too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -206,7 +206,7 @@ impl Builder<'_> {
 
     fn position(&mut self, set: ByteSet) -> Result<Part, PatternRefusal> {
         let position = self.nfa.set_of.len();
-        if position - self.begin == MOST_POSITIONS {
+        if position - self.begin == MAX_POSITIONS {
             return Err(PatternRefusal::TooManyStates);
         }
         let next = self.nfa.sets.len() as u32;
@@ -225,7 +225,7 @@ impl Builder<'_> {
 
     fn follow(&mut self, last: &Places, first: &Places) -> Result<(), PatternRefusal> {
         self.edges += last.len() * first.len();
-        if self.edges > MOST_EDGES {
+        if self.edges > MAX_EDGES {
             return Err(PatternRefusal::TooManyStates);
         }
         for (from, before) in last {
@@ -261,14 +261,14 @@ impl Builder<'_> {
             _ => self.part(&repetition.sub)?,
         };
         // Only what matches nothing but the empty string may be repeated without a bound.
-        let most = match repetition.max {
-            Some(most) => most,
+        let max = match repetition.max {
+            Some(max) => max,
             None if once.first.is_empty() => repetition.min.max(1),
             None => return Err(PatternRefusal::UnboundedMatch),
         };
         match once.empty {
-            None | Some(Place::Anywhere) => self.chain(begin, once, repetition, most),
-            Some(_) => self.unroll(once, repetition, most),
+            None | Some(Place::Anywhere) => self.chain(begin, once, repetition, max),
+            Some(_) => self.unroll(once, repetition, max),
         }
     }
 
@@ -278,13 +278,13 @@ impl Builder<'_> {
         begin: usize,
         once: Part,
         repetition: &Repetition,
-        most: u32,
+        max: u32,
     ) -> Result<Part, PatternRefusal> {
         let required = if once.empty.is_some() { 0 } else { repetition.min };
         let len = self.nfa.set_of.len() - begin;
         let mut whole = once.clone();
         let mut before = once.last;
-        for copy in 2..=most {
+        for copy in 2..=max {
             if copy <= required {
                 whole.last.clear();
             }
@@ -305,15 +305,15 @@ impl Builder<'_> {
     }
 
     /// Repeats a part that matches nothing at some places.
-    fn unroll(&mut self, once: Part, repetition: &Repetition, most: u32) -> Result<Part, PatternRefusal> {
+    fn unroll(&mut self, once: Part, repetition: &Repetition, max: u32) -> Result<Part, PatternRefusal> {
         let mut whole = Part::empty(Place::Anywhere);
         let mut copy = once;
-        for number in 1..=most {
+        for number in 1..=max {
             if number > repetition.min {
                 copy.empty = Some(Place::Anywhere);
             }
             whole = self.concat(whole, copy)?;
-            if number == most {
+            if number == max {
                 break;
             }
             copy = self.part(&repetition.sub)?;

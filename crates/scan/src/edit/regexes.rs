@@ -13,7 +13,7 @@ use regex_syntax::hir::Hir;
 use std::ops::Range;
 
 /// The most automata of an edit. Regexes whose common automaton would be too large get one for each part of them.
-const MOST_GROUPS: usize = 16;
+const MAX_GROUPS: usize = 16;
 
 /// A regex, and its pattern.
 pub(super) struct EditHir {
@@ -36,13 +36,13 @@ pub(super) fn regex_groups(regexes: &[EditHir]) -> Result<Vec<RegexGroup>, Patte
     let mut waiting = vec![regexes];
     while let Some(regexes) = waiting.pop().filter(|regexes| !regexes.is_empty()) {
         match RegexGroup::new(regexes)? {
-            Ok(_) if groups.len() == MOST_GROUPS => return Err(PatternError::TooManyStates),
+            Ok(_) if groups.len() == MAX_GROUPS => return Err(PatternError::TooManyStates),
             Ok(group) => groups.push(group),
             Err(TooManyStates) if regexes.len() == 1 => {
                 let refusal = PatternRefusal::TooManyStates;
                 return Err(PatternError::Refused { index: regexes[0].pattern as usize, refusal });
             }
-            Err(TooManyStates) if groups.len() + waiting.len() + 2 > MOST_GROUPS => {
+            Err(TooManyStates) if groups.len() + waiting.len() + 2 > MAX_GROUPS => {
                 return Err(PatternError::TooManyStates);
             }
             Err(TooManyStates) => {

@@ -15,7 +15,7 @@ use std::ops::Range;
 /// From that many texts on, their first bytes are looked up.
 const MANY: usize = 64;
 /// The fewest first bytes that tell enough places apart.
-const FEWEST_FIRST_BYTES: usize = 3;
+const MIN_FIRST_BYTES: usize = 3;
 
 /// Texts, those that match as they are and those that match in either case.
 #[derive(Debug)]
@@ -123,7 +123,7 @@ impl TextSearcher {
         let mut builder = AhoCorasickBuilder::new();
         builder.match_kind(MatchKind::LeftmostLongest).ascii_case_insensitive(ignores_case);
         let starts = StartFilter::new(texts);
-        let is_useful = texts.len() >= MANY && starts.len() >= FEWEST_FIRST_BYTES;
+        let is_useful = texts.len() >= MANY && starts.len() >= MIN_FIRST_BYTES;
         Some(TextSearcher {
             all: builder.build(texts).ok()?,
             prefixes: PrefixAutomaton::new(texts, ignores_case)?,

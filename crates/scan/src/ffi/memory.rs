@@ -22,7 +22,7 @@ pub(super) unsafe extern "C" fn allocate(size: usize) -> *mut c_void {
     match PLACE.replace((null_mut(), 0)) {
         // SAFETY: malloc takes every size.
         (place, _) if place.is_null() => unsafe { libc::malloc(size) },
-        (place, most) if size <= most => place,
+        (place, max) if size <= max => place,
         _ => null_mut(),
     }
 }

@@ -7,7 +7,7 @@
 use super::number::number_of;
 use super::samples::{Samples, SamplesBuilder};
 use super::sampling::Sampling;
-use super::set::{LONGEST, MOST_ALIKE, Text, TextFinder, TextSet, WholeTexts};
+use super::set::{LONGEST, MAX_ALIKE, Text, TextFinder, TextSet, WholeTexts};
 use memchr::memmem::Finder;
 use std::collections::HashMap;
 
@@ -16,10 +16,10 @@ const SHORTEST: [usize; 5] = [4, 5, 7, 8, 12];
 /// Hundredths of a cycle a byte that Vectorscan takes for at most that many patterns.
 const BY_VECTORSCAN: [(usize, u32); 5] = [(1, 28), (10, 40), (100, 77), (1000, 95), (usize::MAX, 390)];
 /// The same for texts of few different bytes, in traffic of these.
-const BY_VECTORSCAN_FEW_BYTES: [(usize, u32); 5] =
+const BY_VECTORSCAN_SMALL_ALPHABET: [(usize, u32); 5] =
     [(1, 28), (10, 55), (100, 170), (1000, 380), (usize::MAX, 1500)];
 /// The most different bytes that are few: hexadecimal digits in both cases.
-const FEW_BYTES: usize = 22;
+const MAX_SMALL_ALPHABET: usize = 22;
 /// Hundredths of a cycle that a sample takes.
 const BY_SAMPLE: u32 = 420;
 
@@ -54,8 +54,11 @@ impl Division {
                 others: Vec::new(),
             };
         }
-        let vectorscan =
-            if different_bytes(patterns) <= FEW_BYTES { &BY_VECTORSCAN_FEW_BYTES } else { &BY_VECTORSCAN };
+        let vectorscan = if different_bytes(patterns) <= MAX_SMALL_ALPHABET {
+            &BY_VECTORSCAN_SMALL_ALPHABET
+        } else {
+            &BY_VECTORSCAN
+        };
         let by_vectorscan = |others| cost_of_others(vectorscan, others);
         let without = Division { texts: None, others: (0..patterns.len()).collect() };
         let mut best = (by_vectorscan(patterns.len()), without);
@@ -89,7 +92,7 @@ impl Division {
             let key = (text, pattern.ignores_case);
             let number = *numbers.entry(key).or_insert_with(|| {
                 let alike = alike.entry(number_of(text)).or_default();
-                if alike.len() == MOST_ALIKE || !builder.add(text) {
+                if alike.len() == MAX_ALIKE || !builder.add(text) {
                     return None;
                 }
                 alike.push(texts.len() as u32);
@@ -132,7 +135,7 @@ fn cost_of(sampling: Sampling) -> u32 {
 }
 
 fn cost_of_others(costs: &[(usize, u32)], others: usize) -> u32 {
-    let cost = costs.iter().find(|(most, _)| others <= *most).map_or(0, |(_, cost)| *cost);
+    let cost = costs.iter().find(|(max, _)| others <= *max).map_or(0, |(_, cost)| *cost);
     if others == 0 { 0 } else { cost }
 }
 

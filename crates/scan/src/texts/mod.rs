@@ -14,7 +14,7 @@
 //! the number of its bytes, and the last of them.
 //!
 //! The most that adversarial bytes cost: for each *s* bytes a look-up in the table of samples,
-//! [`MOST_A_SAMPLE`](samples::MOST_A_SAMPLE) look-ups in that of texts, and [`MOST_ALIKE`](set::MOST_ALIKE) comparisons for each.
+//! [`MAX_PER_SAMPLE`](samples::MAX_PER_SAMPLE) look-ups in that of texts, and [`MAX_ALIKE`](set::MAX_ALIKE) comparisons for each.
 
 mod division;
 mod number;

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 pub(super) const STRETCH: usize = 8;
 
 /// The most lengths and offsets of the texts that have a sample.
-pub(super) const MOST_A_SAMPLE: usize = 8;
+pub(super) const MAX_PER_SAMPLE: usize = 8;
 
 /// The samples of texts.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(super) struct Samples {
     pub(super) sampling: Sampling,
     level: SimdLevel,
     filter: StringFilter,
-    uses: Table<[Use; MOST_A_SAMPLE]>,
+    uses: Table<[Use; MAX_PER_SAMPLE]>,
 }
 
 /// Texts that have a sample: all of one length that have it at one offset. None if the length is zero.
@@ -66,26 +66,26 @@ impl SamplesBuilder {
 
     /// How many texts have the samples of a window: the most that have one of them, and all. `None` if one has too many uses.
     fn load(&self, text: &[u8], window: usize) -> Option<(usize, usize)> {
-        let (mut most, mut all) = (0, 0);
+        let (mut max, mut all) = (0, 0);
         for (index, (key, at)) in uses(self.sampling, text, window).enumerate() {
             let known = self.uses.get(&key);
             let is_new = |at: &Use| known.is_none_or(|known| !known.uses.contains(at));
             let same = uses(self.sampling, text, window).take(index).filter(|(other, _)| *other == key);
             let new = same.chain([(key, at)]).filter(|(_, at)| is_new(at)).count();
-            if known.map_or(0, |known| known.uses.len()) + new > MOST_A_SAMPLE {
+            if known.map_or(0, |known| known.uses.len()) + new > MAX_PER_SAMPLE {
                 return None;
             }
             let texts = known.map_or(0, |known| known.texts);
-            (most, all) = (most.max(texts), all + texts);
+            (max, all) = (max.max(texts), all + texts);
         }
-        Some((most, all))
+        Some((max, all))
     }
 
     /// `None` without memory.
     pub(super) fn build(self) -> Option<Samples> {
         let keys = self.uses.keys().copied().collect();
         let uses = self.uses.into_iter().map(|(key, known)| {
-            let mut uses = [Use::default(); MOST_A_SAMPLE];
+            let mut uses = [Use::default(); MAX_PER_SAMPLE];
             uses.iter_mut().zip(known.uses).for_each(|(place, known)| *place = known);
             (key.number(), uses)
         });

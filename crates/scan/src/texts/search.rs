@@ -3,8 +3,8 @@
 //! A match that begins before the piece is found in the last bytes of the stream with the first of the piece behind them, every other one in the piece.
 //! Samples are met in the order of their places, matches told in that of their ends: those that wait for it are [`Pending`].
 
-use super::samples::{MOST_A_SAMPLE, STRETCH};
-use super::set::{LONGEST, MOST_ALIKE, NUMBER, TextFinder, TextSet};
+use super::samples::{MAX_PER_SAMPLE, STRETCH};
+use super::set::{LONGEST, MAX_ALIKE, NUMBER, TextFinder, TextSet};
 use crate::filter::BLOCK;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 /// The number of a stream whose caller said stop, or panicked: the one that it has during a scan.
 const STOPPED: u64 = u64::MAX;
 /// The most matches that wait: by the samples across the beginning of the piece, those of a stretch, and those that can lie in one text.
-const MOST_PENDING: usize = (3 * LONGEST + STRETCH * BLOCK) * MOST_A_SAMPLE * MOST_ALIKE;
+const MAX_PENDING: usize = (3 * LONGEST + STRETCH * BLOCK) * MAX_PER_SAMPLE * MAX_ALIKE;
 
 /// Room for matches that wait to be told in their order; of one worker, and empty between pieces.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Pending {
     /// `None` without memory.
     pub(crate) fn new() -> Option<Pending> {
         let mut found = VecDeque::new();
-        found.try_reserve_exact(MOST_PENDING).ok()?;
+        found.try_reserve_exact(MAX_PENDING).ok()?;
         Some(Pending { found })
     }
 
@@ -202,6 +202,6 @@ fn number(state: &[u8]) -> u64 {
 
 /// How many of the last bytes a stream has, of which `before` came.
 #[inline]
-fn kept(before: u64, most: usize) -> usize {
-    usize::try_from(before).unwrap_or(usize::MAX).min(most)
+fn kept(before: u64, max: usize) -> usize {
+    usize::try_from(before).unwrap_or(usize::MAX).min(max)
 }

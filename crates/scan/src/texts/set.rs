@@ -10,7 +10,7 @@ use std::ops::Range;
 /// The most bytes of a text that is found here: with the number before them, the last bytes of a stream fill two lines of memory.
 pub(super) const LONGEST: usize = 121;
 /// The most texts that are alike but for case.
-pub(super) const MOST_ALIKE: usize = 4;
+pub(super) const MAX_ALIKE: usize = 4;
 /// Bytes of the number in front of a stream's last bytes.
 pub(super) const NUMBER: usize = 8;
 

@@ -1,7 +1,7 @@
 //! Texts by samples, whatever a division would do with them, against a comparison at every place.
 
 use super::division::{DividedPattern, Division};
-use super::samples::MOST_A_SAMPLE;
+use super::samples::MAX_PER_SAMPLE;
 use super::set::LONGEST;
 use super::{Pending, TextScan, TextSet};
 use proptest::collection::vec;
@@ -109,7 +109,7 @@ fn texts_that_share_all_samples_are_left_to_others() {
     let texts: Vec<Text> = all_of(b'a', 8..40).chain(all_of(b'b', 8..10)).collect();
     let division = Division::by_samples(&patterns(&texts), 8);
     // Each has one sample at four offsets.
-    assert_eq!(texts.len() - division.others.len(), MOST_A_SAMPLE / 4 + 2);
+    assert_eq!(texts.len() - division.others.len(), MAX_PER_SAMPLE / 4 + 2);
     let numbers: Vec<Text> = (0..5000_u32).map(|id| (format!("{id:016}").into_bytes(), false, id)).collect();
     assert_eq!(Division::by_samples(&patterns(&numbers), 8).others.len(), 0, "of one length, at one offset");
 }

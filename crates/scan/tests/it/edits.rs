@@ -429,8 +429,8 @@ fn many_and_long_texts_are_edited_as_the_whole() {
         for _ in 0..4 {
             let (mut edits, mut begin, mut end) = (Vec::new(), 0, 0);
             while begin < stream.len() {
-                let most = if random.next(2) == 0 { 20 } else { 700 };
-                end = stream.len().min(end + 1 + random.next(most));
+                let max = if random.next(2) == 0 { 20 } else { 700 };
+                end = stream.len().min(end + 1 + random.next(max));
                 let is_end = end == stream.len();
                 let bytes = &stream[begin..end];
                 assert_eq!(compiled.begun(&mut scratch, bytes, 0, None), oracle.begun(bytes));

@@ -1,8 +1,8 @@
 //! What is refused, and why; limits; digests.
 
 use mmb_scan::{
-    EditPatterns, MOST_EDIT_MATCH, MOST_EDIT_TEXTS, MOST_PATTERNS, MOST_REGEX, MOST_REGEXES, MOST_REPEATS,
-    MOST_TEXT, Pattern, PatternError, PatternRefusal, PatternSet,
+    EditPatterns, MAX_EDIT_MATCH_BYTES, MAX_EDIT_TEXT_BYTES, MAX_PATTERNS, MAX_REGEX_BYTES, MAX_REGEXES,
+    MAX_REPEATS, MAX_TEXT_BYTES, Pattern, PatternError, PatternRefusal, PatternSet,
 };
 use std::time::Instant;
 
@@ -57,8 +57,14 @@ fn what_the_matcher_cannot_do_is_refused_with_the_reason() {
 #[test]
 fn what_is_too_large_is_refused() {
     assert_eq!(refusal(Pattern::text(1, "")), PatternRefusal::EmptyText);
-    assert_eq!(refusal(Pattern::text(1, vec![0; MOST_TEXT + 1])), PatternRefusal::LongText(MOST_TEXT + 1));
-    assert_eq!(regex_refusal(&"a".repeat(MOST_REGEX + 1)), PatternRefusal::LongRegex(MOST_REGEX + 1));
+    assert_eq!(
+        refusal(Pattern::text(1, vec![0; MAX_TEXT_BYTES + 1])),
+        PatternRefusal::LongText(MAX_TEXT_BYTES + 1)
+    );
+    assert_eq!(
+        regex_refusal(&"a".repeat(MAX_REGEX_BYTES + 1)),
+        PatternRefusal::LongRegex(MAX_REGEX_BYTES + 1)
+    );
     assert_eq!(regex_refusal("xa{0,5000}"), PatternRefusal::Repeats(5000));
     assert_eq!(regex_refusal("x(ab){5000,}"), PatternRefusal::Repeats(5000));
     assert_eq!(regex_refusal("(ab){4096}"), PatternRefusal::TooLarge(8192));
@@ -68,10 +74,10 @@ fn what_is_too_large_is_refused() {
     let nested = format!("{}a{}", "(".repeat(500), ")".repeat(500));
     assert!(matches!(regex_refusal(&nested), PatternRefusal::Syntax(_)));
     assert_eq!(PatternSet::compile(&[]).err(), Some(PatternError::NoPatterns));
-    let many = vec![Pattern::text(0, "a"); MOST_PATTERNS + 1];
-    assert_eq!(PatternSet::compile(&many).err(), Some(PatternError::TooManyPatterns(MOST_PATTERNS + 1)));
-    let regexes = vec![Pattern::regex(0, "ab+"); MOST_REGEXES + 1];
-    assert_eq!(PatternSet::compile(&regexes).err(), Some(PatternError::TooManyRegexes(MOST_REGEXES + 1)));
+    let many = vec![Pattern::text(0, "a"); MAX_PATTERNS + 1];
+    assert_eq!(PatternSet::compile(&many).err(), Some(PatternError::TooManyPatterns(MAX_PATTERNS + 1)));
+    let regexes = vec![Pattern::regex(0, "ab+"); MAX_REGEXES + 1];
+    assert_eq!(PatternSet::compile(&regexes).err(), Some(PatternError::TooManyRegexes(MAX_REGEXES + 1)));
     let texts: Vec<_> = (0..2000).map(|id| Pattern::regex(id, format!("(?i)cmd{id}\\.exe"))).collect();
     assert!(PatternSet::compile(&texts).is_ok(), "regexes that are texts");
     let large: Vec<_> = (0..9).map(|id| Pattern::regex(id, format!("{id}(ab+){{2000}}"))).collect();
@@ -82,9 +88,9 @@ fn what_is_too_large_is_refused() {
 #[test]
 fn the_time_to_compile_is_bounded() {
     let sources = [
-        format!("a.{{0,{MOST_REPEATS}}}b"),
-        format!("<[^>]{{0,{MOST_REPEATS}}}>"),
-        format!("x[ab]{{{MOST_REPEATS}}}[^a]{{{MOST_REPEATS}}}y"),
+        format!("a.{{0,{MAX_REPEATS}}}b"),
+        format!("<[^>]{{0,{MAX_REPEATS}}}>"),
+        format!("x[ab]{{{MAX_REPEATS}}}[^a]{{{MAX_REPEATS}}}y"),
         "x(ab|cde){1,800}y".to_owned(),
         "x(a.{0,20}b|c[d-f]{3,50}){1,300}y".to_owned(),
         "(x+x+)+y".to_owned(),
@@ -109,7 +115,7 @@ fn the_time_to_compile_is_bounded() {
 fn a_set_of_the_most_regexes_compiles_in_bounded_time() {
     let kinds = ["[Cc][Mm][Dd]ID\\.exe[0-9]{1,3}[a-f]+x", "xID[ab]{0,90}y", "ID.*ID", "(aID|bID.{3})+z"];
     let regex = |id: u32| Pattern::regex(id, kinds[id as usize % 4].replace("ID", &id.to_string()));
-    let patterns: Vec<_> = (0..MOST_REGEXES as u32).map(regex).collect();
+    let patterns: Vec<_> = (0..MAX_REGEXES as u32).map(regex).collect();
     let begin = Instant::now();
     let set = PatternSet::compile(&patterns);
     println!("{:?} {:?}", begin.elapsed(), set.map(|set| set.state_bytes()));
@@ -168,9 +174,9 @@ fn edits_refuse_what_has_no_longest_match_or_ends_with_the_stream() {
     for source in ["ab$", "ab\\z", "(a|b$)"] {
         assert_eq!(edit_refusal(source), PatternRefusal::EditAtEnd, "{source}");
     }
-    assert_eq!(edit_refusal("<[^>]{0,4095}>"), PatternRefusal::LongMatch(MOST_EDIT_MATCH + 1));
+    assert_eq!(edit_refusal("<[^>]{0,4095}>"), PatternRefusal::LongMatch(MAX_EDIT_MATCH_BYTES + 1));
     let longest = EditPatterns::compile(&[Pattern::regex(0, "<[^>]{0,4094}>")]).expect("a regex");
-    assert_eq!(longest.longest(), MOST_EDIT_MATCH);
+    assert_eq!(longest.longest(), MAX_EDIT_MATCH_BYTES);
     for source in ["a^b", "ab^", "a\\Ab", "(?:^|a){2}b"] {
         assert_eq!(edit_refusal(source), PatternRefusal::InnerAnchor, "{source}");
     }
@@ -207,14 +213,14 @@ fn edits_refuse_what_sets_refuse() {
         assert_eq!(edit_refusal(source), regex_refusal(source), "{source}");
     }
     assert_eq!(EditPatterns::compile(&[]).err(), Some(PatternError::NoPatterns));
-    let many = vec![Pattern::text(0, "a"); MOST_PATTERNS + 1];
-    assert_eq!(EditPatterns::compile(&many).err(), Some(PatternError::TooManyPatterns(MOST_PATTERNS + 1)));
-    let regexes = vec![Pattern::regex(0, "ab?"); MOST_REGEXES + 1];
-    assert_eq!(EditPatterns::compile(&regexes).err(), Some(PatternError::TooManyRegexes(MOST_REGEXES + 1)));
-    let texts = vec![Pattern::text(0, vec![1; MOST_TEXT]); MOST_EDIT_TEXTS / MOST_TEXT + 1];
+    let many = vec![Pattern::text(0, "a"); MAX_PATTERNS + 1];
+    assert_eq!(EditPatterns::compile(&many).err(), Some(PatternError::TooManyPatterns(MAX_PATTERNS + 1)));
+    let regexes = vec![Pattern::regex(0, "ab?"); MAX_REGEXES + 1];
+    assert_eq!(EditPatterns::compile(&regexes).err(), Some(PatternError::TooManyRegexes(MAX_REGEXES + 1)));
+    let texts = vec![Pattern::text(0, vec![1; MAX_TEXT_BYTES]); MAX_EDIT_TEXT_BYTES / MAX_TEXT_BYTES + 1];
     assert_eq!(
         EditPatterns::compile(&texts).err(),
-        Some(PatternError::LongTexts(MOST_EDIT_TEXTS + MOST_TEXT))
+        Some(PatternError::LongTexts(MAX_EDIT_TEXT_BYTES + MAX_TEXT_BYTES))
     );
     let empty = EditPatterns::compile(&[Pattern::text(0, "")]).err();
     assert_eq!(empty, Some(PatternError::Refused { index: 0, refusal: PatternRefusal::EmptyText }));
@@ -230,7 +236,7 @@ fn many_regexes_are_taken() {
     };
     assert_eq!(EditPatterns::compile(&list(3)).map(|patterns| patterns.longest()), Ok(153));
     let words: Vec<_> =
-        (0..MOST_REGEXES as u32).map(|id| Pattern::regex(id, format!("cmd{id}[0-9]{{1,3}}x"))).collect();
+        (0..MAX_REGEXES as u32).map(|id| Pattern::regex(id, format!("cmd{id}[0-9]{{1,3}}x"))).collect();
     assert_eq!(EditPatterns::compile(&words).map(|patterns| patterns.longest()), Ok(10));
 }
 

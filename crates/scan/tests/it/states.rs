@@ -105,9 +105,9 @@ fn a_full_pool_has_room_again_when_states_are_closed_or_dropped() {
         states.push(state);
     }
     assert!((100..100 + POOL_PAGE / set.state_bytes()).contains(&states.len()), "{} states", states.len());
-    let most = states.len();
-    scanner.close(states.swap_remove(most / 2));
-    drop(states.swap_remove(most / 3));
+    let max = states.len();
+    scanner.close(states.swap_remove(max / 2));
+    drop(states.swap_remove(max / 3));
     std::thread::scope(|scope| scope.spawn(|| drop(states.swap_remove(0))).join())
         .expect("dropped elsewhere");
     for _ in 0..3 {
@@ -119,7 +119,7 @@ fn a_full_pool_has_room_again_when_states_are_closed_or_dropped() {
     drop(states);
     assert_eq!(scanner.open_states(), 0);
     let states: Vec<_> = std::iter::from_fn(|| scanner.open(&set)).collect();
-    assert_eq!(states.len(), most);
+    assert_eq!(states.len(), max);
 }
 
 #[test]

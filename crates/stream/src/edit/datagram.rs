@@ -31,14 +31,14 @@ pub(crate) fn edit_datagram(
     if segment.is_corrupt {
         return Outcome::drop(StreamDrop::BadChecksum);
     }
-    decider.edit.noted.room = segment.most_payload;
+    decider.edit.header_values.link_payload = segment.max_payload;
     // The datagram may be held and buffered. Without room, only this datagram is lost.
-    let most = decider.edit.held.len() + payload.len() + usize::from(decider.edit.most_datagram());
-    if decider.pool.chunks() - decider.pool.taken() < 2 * most.div_ceil(CHUNK) {
+    let max_bytes = decider.edit.held.len() + payload.len() + usize::from(decider.edit.max_datagram());
+    if decider.pool.chunks() - decider.pool.taken() < 2 * max_bytes.div_ceil(CHUNK) {
         return Outcome::drop(StreamDrop::NoRoom);
     }
     decider.side.has_begun = true;
-    let (edits, from) = (decider.edit.edits, decider.edit.out_next);
+    let (edits, start) = (decider.edit.edits, decider.edit.out_end);
     match decide(&mut decider, payload, is_short, reader) {
         Err(why) => Outcome::drop(why),
         Ok(true) => Outcome { verdict: StreamVerdict::Absorb, ..Outcome::PASS },
@@ -47,8 +47,8 @@ pub(crate) fn edit_datagram(
                 decider.forget_output();
                 EditedPayload::Same
             } else {
-                decider.edit.sent = decider.edit.out_next;
-                EditedPayload::Kept { offset: from, len: (decider.edit.out_next - from) as usize }
+                decider.edit.snd_nxt = decider.edit.out_end;
+                EditedPayload::Buffered { offset: start, len: (decider.edit.out_end - start) as usize }
             };
             Outcome { edited: Some(EditedSegment { payload, ..EditedSegment::default() }), ..Outcome::PASS }
         }
@@ -63,16 +63,18 @@ fn decide(
     is_short: bool,
     reader: &mut dyn StreamReader,
 ) -> Result<bool, StreamDrop> {
-    let is_behind = decider.edit.held.len() > 0 || !decider.edit.ends.is_empty();
-    decider.note_datagrams(payload.len());
+    let follows_pending = decider.edit.held.len() > 0 || !decider.edit.datagram_ends.is_empty();
+    decider.record_datagrams(payload.len());
     let asked = decider.question();
     decider.decide(payload, asked, reader)?;
-    if let Some(Datagrams { border: Some(border), border_out: None, .. }) = decider.datagrams {
-        decider.decide_first((border - decider.edit.decided) as usize, reader)?;
+    if let Some(Datagrams { waiting_end: Some(waiting_end), waiting_output_end: None, .. }) =
+        decider.datagrams
+    {
+        decider.decide_first((waiting_end - decider.edit.decided) as usize, reader)?;
         let asked = decider.question();
         decider.decide(&[], asked, reader)?;
     }
-    if let Some(Datagrams { border_out: Some(end), .. }) = decider.datagrams {
+    if let Some(Datagrams { waiting_output_end: Some(end), .. }) = decider.datagrams {
         push_end(decider, end)?;
     }
     let held = decider.edit.held.len();
@@ -81,20 +83,20 @@ fn decide(
         decider.decide_first(held, reader)?;
     }
     let waits = decider.edit.held.len() > 0;
-    if is_behind && !waits {
+    if follows_pending && !waits {
         end_datagram(decider)?;
     }
-    Ok(is_behind || waits)
+    Ok(follows_pending || waits)
 }
 
 /// Records that a datagram is decided and is to be generated.
 pub(crate) fn end_datagram(decider: &mut Decider<'_>) -> Result<(), StreamDrop> {
-    push_end(decider, decider.edit.out_next)
+    push_end(decider, decider.edit.out_end)
 }
 
 fn push_end(decider: &mut Decider<'_>, end: u64) -> Result<(), StreamDrop> {
     let Decider { edit, pool, .. } = decider;
-    if edit.ends.push(pool, end) { Ok(()) } else { Err(StreamDrop::Broken) }
+    if edit.datagram_ends.push(pool, end) { Ok(()) } else { Err(StreamDrop::Broken) }
 }
 
 /// Moves the output of the first datagram in the queue into a buffer.
@@ -102,53 +104,53 @@ pub(crate) fn pop_datagram(
     (side, edit): (&mut Side, &mut EditSide),
     pool: &mut ChunkPool,
     lists: &mut EditLists,
-    into: &mut Vec<u8>,
+    buffer: &mut Vec<u8>,
 ) {
-    into.clear();
-    let Some(end) = edit.ends.pop(pool) else { return };
-    let len = end.saturating_sub(edit.acked) as usize;
-    edit.kept.slices(pool, 0, len).for_each(|slice| into.extend_from_slice(slice));
+    buffer.clear();
+    let Some(end) = edit.datagram_ends.pop(pool) else { return };
+    let len = end.saturating_sub(edit.snd_una) as usize;
+    edit.buffered.slices(pool, 0, len).for_each(|slice| buffer.extend_from_slice(slice));
     forget_output((side, edit), pool, lists, end);
 }
 
 /// The most payload of a datagram (RFC 768, RFC 791).
-const MOST_PAYLOAD: u16 = u16::MAX - 20 - 8;
+const MAX_PAYLOAD: u16 = u16::MAX - 20 - 8;
 
 impl Decider<'_> {
     /// Records which datagrams are undecided: the waiting one, and a new one of `new` bytes.
-    pub(crate) fn note_datagrams(&mut self, new: usize) {
+    pub(crate) fn record_datagrams(&mut self, new: usize) {
         let Decider { side, edit, pool, .. } = self;
         let is_waiting = edit.held.len() > 0;
         self.datagrams = Some(Datagrams {
-            border: is_waiting.then_some(side.next),
-            border_out: None,
-            end: side.next + new as u64,
-            from: match is_waiting {
-                true => edit.ends.last(pool).unwrap_or(edit.acked),
-                false => edit.out_next,
+            waiting_end: is_waiting.then_some(side.rcv_nxt),
+            waiting_output_end: None,
+            end: side.rcv_nxt + new as u64,
+            output_start: match is_waiting {
+                true => edit.datagram_ends.last(pool).unwrap_or(edit.snd_una),
+                false => edit.out_end,
             },
-            most: u64::from(edit.most_datagram()),
+            max_len: u64::from(edit.max_datagram()),
         });
     }
 
     /// Frees all output, which was sent.
     pub(crate) fn forget_output(self) {
         let Decider { side, edit, pool, lists, .. } = self;
-        let end = edit.out_next;
+        let end = edit.out_end;
         forget_output((side, edit), pool, lists, end);
     }
 }
 
 impl EditSide {
     /// The most payload that a datagram may have.
-    fn most_datagram(&self) -> u16 {
-        let room = self.noted.room.into_iter().chain(self.noted.path).min();
-        room.unwrap_or(MOST_PAYLOAD).min(MOST_PAYLOAD)
+    fn max_datagram(&self) -> u16 {
+        let room = self.header_values.link_payload.into_iter().chain(self.header_values.path_payload).min();
+        room.unwrap_or(MAX_PAYLOAD).min(MAX_PAYLOAD)
     }
 
     /// Number of datagrams that are to be generated or wait.
-    pub(crate) fn datagrams_behind(&self) -> usize {
-        self.ends.len() + usize::from(self.held.len() > 0)
+    pub(crate) fn pending_datagrams(&self) -> usize {
+        self.datagram_ends.len() + usize::from(self.held.len() > 0)
     }
 }
 
@@ -159,9 +161,9 @@ fn forget_output(
     lists: &mut EditLists,
     end: u64,
 ) {
-    let end = end.clamp(edit.acked, edit.out_next);
-    edit.kept.pop(pool, (end - edit.acked) as usize);
-    (edit.sent, edit.acked) = (end, end);
-    side.acked = edit.acked_input(side, lists, end);
+    let end = end.clamp(edit.snd_una, edit.out_end);
+    edit.buffered.pop(pool, (end - edit.snd_una) as usize);
+    (edit.snd_nxt, edit.snd_una) = (end, end);
+    side.snd_una = edit.acked_input(side, lists, end);
     edit.map.acknowledge(lists, end);
 }

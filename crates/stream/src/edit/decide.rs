@@ -1,10 +1,10 @@
 //! Asks the editor about in-order bytes.
 
+use super::hold_time::HoldTime;
 use super::map::EditLists;
-use super::patience::EditPatience;
-use super::side::{EditSide, MOST_HELD};
+use super::side::{EditSide, MAX_HELD_BYTES};
 use super::sink::{Datagrams, EditSink, Undecided};
-use crate::early::EarlyBytes;
+use crate::out_of_order::OutOfOrderBytes;
 use crate::reader::StreamReader;
 use crate::rope::ChunkPool;
 use crate::segment::StreamDrop;
@@ -14,13 +14,13 @@ use std::ops::ControlFlow;
 /// Out-of-order bytes to decide at once. Between two such parts, mmb checks whether there is room for more
 /// output. A part is as large as the held bytes if these are more, because the held bytes are copied each
 /// time.
-const EARLY: usize = 4 << 10;
+const OUT_OF_ORDER_PART: usize = 4 << 10;
 
 /// The most bytes in one question to the editor: held bytes and new ones.
-pub(crate) const MOST_UNDECIDED: usize = MOST_HELD + MOST_AT_ONCE;
+pub(crate) const MAX_UNDECIDED_BYTES: usize = MAX_HELD_BYTES + MAX_NEW_BYTES;
 
 /// The most new bytes in one question: those of a packet.
-const MOST_AT_ONCE: usize = 64 << 10;
+const MAX_NEW_BYTES: usize = 64 << 10;
 
 /// The state of one direction while its bytes are decided.
 pub(crate) struct Decider<'d> {
@@ -79,22 +79,22 @@ impl Decider<'_> {
     }
 
     /// Takes some of the out-of-order bytes that are in order now. Returns whether there were any.
-    pub(crate) fn decide_early(
+    pub(crate) fn decide_out_of_order(
         &mut self,
-        early: &mut EarlyBytes,
+        out_of_order: &mut OutOfOrderBytes,
         reader: &mut dyn StreamReader,
     ) -> Result<bool, StreamDrop> {
-        let next = self.side.next;
-        early.remove_before(self.pool, next);
-        let Some(range) = early.first_behind(next).filter(|range| range.start <= next) else {
+        let next = self.side.rcv_nxt;
+        out_of_order.remove_before(self.pool, next);
+        let Some(range) = out_of_order.first_ending_after(next).filter(|range| range.start <= next) else {
             return Ok(false);
         };
         let known = self.edit.held.len();
-        let count = ((range.end - next) as usize).min(known.clamp(EARLY, MOST_AT_ONCE));
+        let count = ((range.end - next) as usize).min(known.clamp(OUT_OF_ORDER_PART, MAX_NEW_BYTES));
         let mut scratch = self.held_bytes();
-        early.slices(self.pool, next, count).for_each(|slice| scratch.extend_from_slice(slice));
+        out_of_order.slices(self.pool, next, count).for_each(|slice| scratch.extend_from_slice(slice));
         // Frees chunks for the output.
-        early.remove_before(self.pool, next + count as u64);
+        out_of_order.remove_before(self.pool, next + count as u64);
         let decided = self.decide_all(&scratch, Undecided { known, ..self.question() }, reader);
         *self.scratch = scratch;
         decided.map(|()| true)
@@ -118,7 +118,7 @@ impl Decider<'_> {
     ) -> Result<(), StreamDrop> {
         let known = asked.known;
         let mut count = self.ask(Undecided { bytes, ..asked }, reader)?;
-        if bytes.len() - count > MOST_HELD {
+        if bytes.len() - count > MAX_HELD_BYTES {
             let bytes = &bytes[count..];
             let left = Undecided { bytes, known: bytes.len(), waited_ms: Some(u32::MAX), ..asked };
             count += self.ask(left, reader)?;
@@ -131,7 +131,7 @@ impl Decider<'_> {
         let Decider { edit, pool, lists, datagrams, .. } = self;
         let undecided = Undecided { offset: edit.decided, ..asked };
         let must_decide = asked.is_end || asked.waited_ms == Some(u32::MAX);
-        edit.hold_patience = EditPatience::Hold;
+        edit.hold_time = HoldTime::Configured;
         let mut sink =
             EditSink { pool, lists, side: edit, datagrams, bytes: asked.bytes, count: 0, is_broken: false };
         let flow = reader.edit(undecided, &mut sink);

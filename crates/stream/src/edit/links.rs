@@ -30,7 +30,7 @@ impl DirectionId {
 /// The position of a direction in a queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Links {
-    pub(super) before: Option<DirectionId>,
-    pub(super) behind: Option<DirectionId>,
-    pub(super) is_in: bool,
+    pub(super) previous: Option<DirectionId>,
+    pub(super) next: Option<DirectionId>,
+    pub(super) is_queued: bool,
 }

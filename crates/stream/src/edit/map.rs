@@ -5,7 +5,7 @@
 //! input by any number of bytes of output. An offset inside an edit has no counterpart in the other space. It
 //! is rounded so that no byte of input counts as acknowledged before all of its output is acknowledged.
 //!
-//! Only edits whose output is not acknowledged are recorded, at most [`EDITS`]. If there are more, two
+//! Only edits whose output is not acknowledged are recorded, at most [`MAX_EDITS`]. If there are more, two
 //! neighbours are merged: the two that together span the fewest bytes. An acknowledgment inside a merged edit
 //! is rounded down to its start, and a retransmission from inside it begins at its start. Nothing else
 //! changes. So even with many edits in a full window, the sender learns of progress every few percent of the
@@ -15,7 +15,7 @@ use arrayvec::ArrayVec;
 use mmb_base::{Chunks, Slab, id_types};
 
 /// The most recorded edits in a direction.
-pub(crate) const EDITS: usize = 64;
+pub(crate) const MAX_EDITS: usize = 64;
 
 id_types! {
     /// The recorded edits of a direction; valid while there are any.
@@ -26,9 +26,9 @@ id_types! {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Edit {
     /// Offset of the first byte of input.
-    at: u64,
+    start: u64,
     /// Offset of the first byte of output.
-    out: u64,
+    out_start: u64,
     /// Bytes of input, at least one.
     len: u32,
     /// Bytes of output.
@@ -37,16 +37,16 @@ pub(crate) struct Edit {
 
 impl Edit {
     fn end(&self) -> u64 {
-        self.at + u64::from(self.len)
+        self.start + u64::from(self.len)
     }
 
     fn out_end(&self) -> u64 {
-        self.out + u64::from(self.out_len)
+        self.out_start + u64::from(self.out_len)
     }
 }
 
 /// The edits of one direction, in order.
-type EditList = ArrayVec<Edit, EDITS>;
+type EditList = ArrayVec<Edit, MAX_EDITS>;
 
 /// The edits of all directions that have any.
 pub(crate) type EditLists = Slab<EditListId, EditList, Chunks<EditList, 16>>;
@@ -66,7 +66,7 @@ impl EditMap {
     }
 
     /// Output offset minus input offset, if no edit is recorded; wraps around.
-    pub(crate) fn constant(&self) -> Option<u64> {
+    pub(crate) fn constant_shift(&self) -> Option<u64> {
         self.list.is_none().then_some(self.shift)
     }
 
@@ -75,14 +75,19 @@ impl EditMap {
         self.list.is_some() || lists.try_reserve().is_ok()
     }
 
-    /// Records that `len` bytes of input at `at` become `out_len` bytes of output at `out`. They begin after
-    /// all recorded edits. [`EditMap::reserve`] must have succeeded before.
-    pub(crate) fn add(&mut self, lists: &mut EditLists, (at, len): (u64, u32), (out, out_len): (u64, u32)) {
-        let edit = Edit { at, out, len, out_len };
+    /// Records that `len` bytes of input at `start` become `out_len` bytes of output at `out_start`. They
+    /// begin after all recorded edits. [`EditMap::reserve`] must have succeeded before.
+    pub(crate) fn add(
+        &mut self,
+        lists: &mut EditLists,
+        (start, len): (u64, u32),
+        (out_start, out_len): (u64, u32),
+    ) {
+        let edit = Edit { start, out_start, len, out_len };
         let list = *self.list.get_or_insert_with(|| {
-            lists.insert_reusing(|mut before| {
-                before.clear();
-                before
+            lists.insert_reusing(|mut old| {
+                old.clear();
+                old
             })
         });
         let edits = &mut lists[list];
@@ -120,63 +125,64 @@ impl EditMap {
     }
 
     /// Asserts that the edits are in order, and lie in what is decided.
-    pub(crate) fn assert_sound(&self, lists: &EditLists, decided: u64, out_next: u64) {
+    pub(crate) fn assert_sound(&self, lists: &EditLists, decided: u64, out_end: u64) {
         let edits = self.edits(lists);
-        let ordered = |pair: &[Edit]| pair[0].end() <= pair[1].at && pair[0].out_end() <= pair[1].out;
+        let ordered =
+            |pair: &[Edit]| pair[0].end() <= pair[1].start && pair[0].out_end() <= pair[1].out_start;
         debug_assert!(edits.windows(2).all(ordered));
-        debug_assert!(edits.last().is_none_or(|last| last.end() <= decided && last.out_end() <= out_next));
+        debug_assert!(edits.last().is_none_or(|last| last.end() <= decided && last.out_end() <= out_end));
     }
 
-    /// The last edit for which `begins_by` is true, and the shift after that edit.
+    /// The last edit for which `begins_before` is true, and the shift after that edit.
     #[inline]
-    fn before(&self, edits: &[Edit], begins_by: impl Fn(&Edit) -> bool) -> (Option<Edit>, u64) {
-        let count = edits.partition_point(begins_by);
+    fn last_edit(&self, edits: &[Edit], begins_before: impl Fn(&Edit) -> bool) -> (Option<Edit>, u64) {
+        let count = edits.partition_point(begins_before);
         let last = count.checked_sub(1).map(|last| edits[last]);
         let shift = last.map_or(self.shift, |edit| edit.out_end().wrapping_sub(edit.end()));
         (last, shift)
     }
 
-    /// The output offset at which the output of the byte at `at` begins. If the byte lies inside an edit, the
-    /// start of the edit's output.
-    pub(crate) fn output_floor(&self, lists: &EditLists, at: u64) -> u64 {
-        match self.before(self.edits(lists), |edit| edit.at <= at) {
-            (Some(edit), _) if at < edit.end() => edit.out,
-            (_, shift) => at.wrapping_add(shift),
+    /// The output offset at which the output of the byte at `input` begins. If the byte lies inside an edit,
+    /// the start of the edit's output.
+    pub(crate) fn output_floor(&self, lists: &EditLists, input: u64) -> u64 {
+        match self.last_edit(self.edits(lists), |edit| edit.start <= input) {
+            (Some(edit), _) if input < edit.end() => edit.out_start,
+            (_, shift) => input.wrapping_add(shift),
         }
     }
 
-    /// The output offset after the output of all bytes before `at`; `None` inside an edit.
-    pub(crate) fn output_at(&self, lists: &EditLists, at: u64) -> Option<u64> {
-        match self.before(self.edits(lists), |edit| edit.at < at) {
-            (Some(edit), _) if at < edit.end() => None,
-            (_, shift) => Some(at.wrapping_add(shift)),
+    /// The output offset after the output of all bytes before `input`; `None` inside an edit.
+    pub(crate) fn output_exact(&self, lists: &EditLists, input: u64) -> Option<u64> {
+        match self.last_edit(self.edits(lists), |edit| edit.start < input) {
+            (Some(edit), _) if input < edit.end() => None,
+            (_, shift) => Some(input.wrapping_add(shift)),
         }
     }
 
-    /// The output offset at which the output of all bytes before `at` ends. If `at` lies inside an edit, the
-    /// end of the whole edit's output.
-    pub(crate) fn output_ceil(&self, lists: &EditLists, at: u64) -> u64 {
-        match self.before(self.edits(lists), |edit| edit.at < at) {
-            (Some(edit), _) if at < edit.end() => edit.out_end(),
-            (_, shift) => at.wrapping_add(shift),
+    /// The output offset at which the output of all bytes before `input` ends. If `input` lies inside an
+    /// edit, the end of the whole edit's output.
+    pub(crate) fn output_ceil(&self, lists: &EditLists, input: u64) -> u64 {
+        match self.last_edit(self.edits(lists), |edit| edit.start < input) {
+            (Some(edit), _) if input < edit.end() => edit.out_end(),
+            (_, shift) => input.wrapping_add(shift),
         }
     }
 
-    /// Number of input bytes whose output lies before `out` completely: what an acknowledgment of `out`
+    /// Number of input bytes whose output lies before `output` completely: what an acknowledgment of `output`
     /// acknowledges.
     #[inline]
-    pub(crate) fn input_floor(&self, lists: &EditLists, out: u64) -> u64 {
-        match self.before(self.edits(lists), |edit| edit.out <= out) {
-            (Some(edit), _) if out < edit.out_end() => edit.at,
-            (_, shift) => out.wrapping_sub(shift),
+    pub(crate) fn input_floor(&self, lists: &EditLists, output: u64) -> u64 {
+        match self.last_edit(self.edits(lists), |edit| edit.out_start <= output) {
+            (Some(edit), _) if output < edit.out_end() => edit.start,
+            (_, shift) => output.wrapping_sub(shift),
         }
     }
 
-    /// The first byte of input whose output begins at or after `out`: the left edge of a SACK block.
-    pub(crate) fn input_ceil(&self, lists: &EditLists, out: u64) -> u64 {
-        match self.before(self.edits(lists), |edit| edit.out < out) {
-            (Some(edit), _) if out < edit.out_end() => edit.end(),
-            (_, shift) => out.wrapping_sub(shift),
+    /// The first byte of input whose output begins at or after `output`: the left edge of a SACK block.
+    pub(crate) fn input_ceil(&self, lists: &EditLists, output: u64) -> u64 {
+        match self.last_edit(self.edits(lists), |edit| edit.out_start < output) {
+            (Some(edit), _) if output < edit.out_end() => edit.end(),
+            (_, shift) => output.wrapping_sub(shift),
         }
     }
 }
@@ -184,12 +190,12 @@ impl EditMap {
 /// Merges the two neighbours that span the fewest bytes of input. The bytes between them belong to the merged
 /// edit.
 fn merge_shortest(edits: &mut EditList) {
-    let span = |pair: &[Edit]| pair[1].end() - pair[0].at;
+    let span = |pair: &[Edit]| pair[1].end() - pair[0].start;
     let Some((first, _)) = edits.windows(2).enumerate().min_by_key(|(_, pair)| span(pair)) else { return };
     let second = edits.remove(first + 1);
     let edit = &mut edits[first];
-    edit.len = (second.end() - edit.at) as u32;
-    edit.out_len = (second.out_end() - edit.out) as u32;
+    edit.len = (second.end() - edit.start) as u32;
+    edit.out_len = (second.out_end() - edit.out_start) as u32;
 }
 
 #[cfg(test)]
@@ -202,21 +208,21 @@ mod tests {
         /// For each byte of input, bounds of the edit or byte that it belongs to: in the input, then in the
         /// output.
         bytes: Vec<([u64; 2], [u64; 2])>,
-        out: u64,
+        out_end: u64,
     }
 
     impl Model {
         fn put(&mut self, len: u64, out_len: u64) {
             let at = self.bytes.len() as u64;
             for _ in 0..len {
-                self.bytes.push(([at, at + len], [self.out, self.out + out_len]));
+                self.bytes.push(([at, at + len], [self.out_end, self.out_end + out_len]));
             }
-            self.out += out_len;
+            self.out_end += out_len;
         }
 
-        /// Number of input bytes, from the first on, whose output ends at or before `out`.
-        fn acknowledged(&self, out: u64) -> u64 {
-            self.bytes.iter().take_while(|(_, [_, end])| *end <= out).count() as u64
+        /// Number of input bytes, from the first on, whose output ends at or before `output`.
+        fn acknowledged(&self, output: u64) -> u64 {
+            self.bytes.iter().take_while(|(_, [_, end])| *end <= output).count() as u64
         }
     }
 
@@ -226,15 +232,15 @@ mod tests {
             steps in prop::collection::vec((0..30u64, 1..5u64, 0..8u64), 0..40), acked in 0..400u64,
         ) {
             let (mut lists, mut map) = (EditLists::default(), EditMap::default());
-            let mut model = Model { bytes: Vec::new(), out: 0 };
+            let mut model = Model { bytes: Vec::new(), out_end: 0 };
             for (pass, len, out_len) in steps {
                 (0..pass).for_each(|_| model.put(1, 1));
                 prop_assert!(map.reserve(&mut lists));
-                map.add(&mut lists, (model.bytes.len() as u64, len as u32), (model.out, out_len as u32));
+                map.add(&mut lists, (model.bytes.len() as u64, len as u32), (model.out_end, out_len as u32));
                 model.put(len, out_len);
             }
             (0..20).for_each(|_| model.put(1, 1));
-            let acked = acked.min(model.out);
+            let acked = acked.min(model.out_end);
             let first = model.acknowledged(acked);
             map.acknowledge(&mut lists, acked);
             for (at, (bounds, [start, end])) in model.bytes.iter().enumerate().skip(first as usize) {
@@ -246,16 +252,16 @@ mod tests {
                     prop_assert_eq!(map.output_ceil(&lists, at), before);
                 }
             }
-            for out in acked..=model.out {
-                prop_assert_eq!(map.input_floor(&lists, out), model.acknowledged(out));
-                let behind = model.bytes.iter().take_while(|(_, [start, _])| *start < out).count() as u64;
-                if out > acked {
-                    prop_assert_eq!(map.input_ceil(&lists, out), behind);
+            for output in acked..=model.out_end {
+                prop_assert_eq!(map.input_floor(&lists, output), model.acknowledged(output));
+                let ceil = model.bytes.iter().take_while(|(_, [start, _])| *start < output).count() as u64;
+                if output > acked {
+                    prop_assert_eq!(map.input_ceil(&lists, output), ceil);
                 }
             }
-            map.acknowledge(&mut lists, model.out);
+            map.acknowledge(&mut lists, model.out_end);
             prop_assert_eq!(lists.len(), 0);
-            prop_assert_eq!(map.constant(), Some(model.out.wrapping_sub(model.bytes.len() as u64)));
+            prop_assert_eq!(map.constant_shift(), Some(model.out_end.wrapping_sub(model.bytes.len() as u64)));
         }
     }
 
@@ -267,7 +273,7 @@ mod tests {
             assert!(map.reserve(&mut lists));
             map.add(&mut lists, (10 * number + 9, 1), (12 * number + 9, 3));
         }
-        assert_eq!(map.edits(&lists).len(), EDITS);
+        assert_eq!(map.edits(&lists).len(), MAX_EDITS);
         for out in 0..2400u64 {
             let exact = out / 12 * 10 + (out % 12).min(9);
             assert!(map.input_floor(&lists, out) <= exact, "{out}");

@@ -1,4 +1,5 @@
-//! Queues of directions: two for held bytes, one for packets to generate, one for promises.
+//! Queues of directions: two for held bytes, one for packets to generate, one for early
+//! acknowledgments.
 //!
 //! The links are in the records of the directions. So a queue needs no memory of its own. A direction is in a
 //! queue at most once, and can leave it from any position when its stream ends.
@@ -10,10 +11,11 @@ use super::side::{EditSide, EditStreams};
 pub(crate) const WAITING: usize = 0;
 /// Directions with packets to generate.
 pub(crate) const READY: usize = 1;
-/// Directions whose receivers have not acknowledged all promised bytes, in the order in which they are due.
-pub(crate) const PROMISING: usize = 2;
-/// Directions with held bytes and long patience, in the order in which they are due.
-pub(crate) const PATIENT: usize = 3;
+/// Directions whose receivers have not acknowledged all early-acknowledged bytes, in the order in which their
+/// timers expire.
+pub(crate) const POLLED: usize = 2;
+/// Directions with bytes that are held for a long time, in the order in which they are due.
+pub(crate) const WAITING_LONG: usize = 3;
 
 /// One of the queues.
 #[derive(Debug, Default)]
@@ -35,12 +37,12 @@ impl<const QUEUE: usize> DirectionQueue<QUEUE> {
 
     /// Appends a direction if it is not in the queue. Returns whether the direction was appended.
     pub(crate) fn push(&mut self, streams: &mut EditStreams, id: DirectionId) -> bool {
-        if links::<QUEUE>(streams, id).is_in {
+        if links::<QUEUE>(streams, id).is_queued {
             return false;
         }
-        *links::<QUEUE>(streams, id) = Links { before: self.last, behind: None, is_in: true };
+        *links::<QUEUE>(streams, id) = Links { previous: self.last, next: None, is_queued: true };
         match self.last {
-            Some(last) => links::<QUEUE>(streams, last).behind = Some(id),
+            Some(last) => links::<QUEUE>(streams, last).next = Some(id),
             None => self.first = Some(id),
         }
         self.last = Some(id);
@@ -49,17 +51,17 @@ impl<const QUEUE: usize> DirectionQueue<QUEUE> {
 
     /// Removes a direction, if it is in the queue.
     pub(crate) fn remove(&mut self, streams: &mut EditStreams, id: DirectionId) {
-        let Links { before, behind, is_in } = std::mem::take(links::<QUEUE>(streams, id));
-        if !is_in {
+        let Links { previous, next, is_queued } = std::mem::take(links::<QUEUE>(streams, id));
+        if !is_queued {
             return;
         }
-        match before {
-            Some(before) => links::<QUEUE>(streams, before).behind = behind,
-            None => self.first = behind,
+        match previous {
+            Some(previous) => links::<QUEUE>(streams, previous).next = next,
+            None => self.first = next,
         }
-        match behind {
-            Some(behind) => links::<QUEUE>(streams, behind).before = before,
-            None => self.last = before,
+        match next {
+            Some(next) => links::<QUEUE>(streams, next).previous = previous,
+            None => self.last = previous,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Questions to an editor, and its answers.
 
+use super::hold_time::HoldTime;
 use super::map::EditLists;
-use super::patience::EditPatience;
 use super::side::EditSide;
 use crate::rope::ChunkPool;
 
@@ -30,33 +30,35 @@ pub struct Undecided<'b> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Datagrams {
     /// End of the waiting datagram in the input.
-    pub(crate) border: Option<u64>,
+    pub(crate) waiting_end: Option<u64>,
     /// End of the waiting datagram in the output, once it is decided.
-    pub(crate) border_out: Option<u64>,
+    pub(crate) waiting_output_end: Option<u64>,
     /// End of the new datagram in the input.
     pub(crate) end: u64,
     /// Start of the output of the first datagram that is not fully decided.
-    pub(crate) from: u64,
+    pub(crate) output_start: u64,
     /// The most bytes in a datagram.
-    pub(crate) most: u64,
+    pub(crate) max_len: u64,
 }
 
 impl Datagrams {
-    /// Whether the next `count` bytes may become `by` bytes, if the rest of their datagram passes unchanged.
-    fn have_room(&self, side: &EditSide, count: usize, by: usize) -> bool {
-        let end = self.border.filter(|_| self.border_out.is_none()).unwrap_or(self.end);
-        let behind = end.saturating_sub(side.decided + count as u64);
-        by <= count || side.out_next - self.from + by as u64 + behind <= self.most
+    /// Whether the next `count` bytes may become `replacement_len` bytes, if the rest of their datagram
+    /// passes unchanged.
+    fn have_room(&self, side: &EditSide, count: usize, replacement_len: usize) -> bool {
+        let end = self.waiting_end.filter(|_| self.waiting_output_end.is_none()).unwrap_or(self.end);
+        let rest = end.saturating_sub(side.decided + count as u64);
+        replacement_len <= count
+            || side.out_end - self.output_start + replacement_len as u64 + rest <= self.max_len
     }
 
-    /// Records the border in the output, if it is decided now. `output` gets the number of bytes decided
-    /// after the border, and the end of the output.
-    fn note_border(&mut self, side: &EditSide, output: impl FnOnce(u64, u64) -> u64) {
-        if let (Some(border), None) = (self.border, self.border_out)
-            && side.decided >= border
+    /// Records the end of the waiting datagram in the output, if it is decided now. `output` gets the number
+    /// of bytes decided after this end, and the end of the output.
+    fn record_waiting_output_end(&mut self, side: &EditSide, output: impl FnOnce(u64, u64) -> u64) {
+        if let (Some(waiting_end), None) = (self.waiting_end, self.waiting_output_end)
+            && side.decided >= waiting_end
         {
-            self.from = output(side.decided - border, side.out_next);
-            self.border_out = Some(self.from);
+            self.output_start = output(side.decided - waiting_end, side.out_end);
+            self.waiting_output_end = Some(self.output_start);
         }
     }
 }
@@ -81,54 +83,57 @@ impl<'t> EditSink<'t> {
     /// Passes the next `count` bytes unchanged.
     pub fn pass(&mut self, count: usize) {
         let bytes = self.take(count);
-        if !self.side.kept.push(self.pool, bytes) {
+        if !self.side.buffered.push(self.pool, bytes) {
             self.is_broken = true;
         }
-        self.side.out_next += bytes.len() as u64;
+        self.side.out_end += bytes.len() as u64;
         if let Some(datagrams) = self.datagrams {
-            datagrams.note_border(self.side, |beyond, out_next| out_next - beyond);
+            datagrams.record_waiting_output_end(self.side, |beyond, out_end| out_end - beyond);
         }
     }
 
-    /// Replaces the next `count` bytes, at least one, with `by`. Returns false if the bytes pass unchanged
-    /// instead, because their datagram would become too long.
-    pub fn replace(&mut self, count: usize, by: &[u8]) -> bool {
-        if self.datagrams.is_some_and(|datagrams| !datagrams.have_room(self.side, count, by.len())) {
+    /// Replaces the next `count` bytes, at least one, with `replacement`. Returns false if the bytes pass
+    /// unchanged instead, because their datagram would become too long.
+    pub fn replace(&mut self, count: usize, replacement: &[u8]) -> bool {
+        if self.datagrams.is_some_and(|datagrams| !datagrams.have_room(self.side, count, replacement.len())) {
             self.pass(count);
             return false;
         }
-        let at = self.side.decided;
+        let start = self.side.decided;
         let replaced = self.take(count).len();
         if replaced == 0 {
             return true;
         }
-        let out = self.side.out_next;
-        let is_too_much = self.side.kept.len() + by.len() > self.side.most_kept;
-        if is_too_much || !self.side.kept.push(self.pool, by) || !self.side.map.reserve(self.lists) {
+        let out_start = self.side.out_end;
+        let is_too_much = self.side.buffered.len() + replacement.len() > self.side.max_buffered;
+        if is_too_much
+            || !self.side.buffered.push(self.pool, replacement)
+            || !self.side.map.reserve(self.lists)
+        {
             self.is_broken = true;
             return true;
         }
         // Both lengths fit in 32 bits: these are bytes of one packet or a few. The list is freed once the
         // receiver has acknowledged them.
-        self.side.map.add(self.lists, (at, replaced as u32), (out, by.len() as u32));
-        self.side.out_next += by.len() as u64;
+        self.side.map.add(self.lists, (start, replaced as u32), (out_start, replacement.len() as u32));
+        self.side.out_end += replacement.len() as u64;
         self.side.edits += 1;
-        self.side.is_shifted |= replaced != by.len();
+        self.side.is_shifted |= replaced != replacement.len();
         self.side.removed += replaced as u64;
-        self.side.added += by.len() as u64;
-        let keeps_length = replaced == by.len();
+        self.side.added += replacement.len() as u64;
+        let keeps_length = replaced == replacement.len();
         if let Some(datagrams) = self.datagrams {
-            datagrams.note_border(self.side, |beyond, out_next| match keeps_length {
-                true => out_next - beyond,
-                false => out_next,
+            datagrams.record_waiting_output_end(self.side, |beyond, out_end| match keeps_length {
+                true => out_end - beyond,
+                false => out_end,
             });
         }
         true
     }
 
-    /// Sets how long the bytes that stay undecided may wait.
-    pub fn wait(&mut self, patience: EditPatience) {
-        self.side.hold_patience = patience;
+    /// Sets for how long the bytes that stay undecided may be held.
+    pub fn set_hold_time(&mut self, hold_time: HoldTime) {
+        self.side.hold_time = hold_time;
     }
 
     /// The bytes that are not decided yet.

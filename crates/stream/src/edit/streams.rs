@@ -2,10 +2,10 @@
 
 use super::datagram::{edit_datagram, end_datagram};
 use super::decide::Decider;
+use super::early_ack::RETRY_MS;
+use super::generate::{GeneratedSegment, PacketGenerator};
+use super::hold_time::{HoldTime, LONG_HOLD_MS};
 use super::links::{DirectionId, EditId};
-use super::made::{MadeSegment, Maker};
-use super::patience::{EditPatience, LONG_MS};
-use super::promise::RETRY_MS;
 use super::queue::DirectionQueue;
 use super::side::{CREDIT, EditSide, EditStream, EditStreams};
 use super::sink::Undecided;
@@ -18,7 +18,7 @@ use crate::side::{Level, Side, StreamProto};
 use crate::table::{Stream, StreamSlab, StreamTable};
 
 /// Packets that a direction generates before other directions have their turn.
-const TURN: u32 = 16;
+const MAX_PER_TURN: u32 = 16;
 
 impl StreamTable {
     /// Takes a datagram of an edited direction.
@@ -36,10 +36,11 @@ impl StreamTable {
             StreamVerdict::Drop(why @ (StreamDrop::Stopped | StreamDrop::Broken)) => {
                 self.edit.stop(edit, why)
             }
-            StreamVerdict::Absorb => self.note_edit(id, None),
+            StreamVerdict::Absorb => self.update_queues(id, None),
             StreamVerdict::Pass | StreamVerdict::Drop(_) => {
-                let keeps = self.edit.streams[edit].sides[direction & 1].kept.len() > 0;
-                let queued = DirectionId::new(edit, direction).filter(|_| keeps && outcome.edited.is_some());
+                let has_output = self.edit.streams[edit].sides[direction & 1].buffered.len() > 0;
+                let queued =
+                    DirectionId::new(edit, direction).filter(|_| has_output && outcome.edited.is_some());
                 self.edit.datagram = queued.map(|queued| (id, queued));
             }
         }
@@ -67,10 +68,10 @@ impl StreamTable {
 
     /// Updates the queues after a packet was taken or the editor was asked about held bytes. Stops the stream
     /// if that has failed.
-    pub(crate) fn note_edit(&mut self, id: StreamId, failed: Option<StreamDrop>) {
+    pub(crate) fn update_queues(&mut self, id: StreamId, failure: Option<StreamDrop>) {
         let Stream { sides, edit: Some(edit_id), .. } = &self.streams[id] else { return };
-        if let Some(why) = failed {
-            return self.edit.stop(*edit_id, why);
+        if let Some(failure) = failure {
+            return self.edit.stop(*edit_id, failure);
         }
         let EditStream { sides: edits, .. } = &mut self.edit.streams[*edit_id];
         for (edit, side) in edits.iter_mut().zip(sides) {
@@ -84,58 +85,62 @@ impl StreamTable {
     ///
     /// - Its held bytes have waited for [`StreamLimits::hold_ms`](crate::StreamLimits::hold_ms), or for the
     ///   same time since the editor was asked last. `release` asks the editor again.
-    /// - Its receiver does not acknowledge promised bytes. `release` returns the error.
+    /// - Its receiver does not acknowledge early-acknowledged bytes. `release` returns the error.
     ///
-    /// Also queues promised output that is to be retransmitted.
+    /// Also queues output of early-acknowledged bytes that is to be retransmitted.
     pub fn next_due(&mut self, now_ms: u64) -> Option<(StreamId, usize)> {
         self.forget_last_datagram();
         self.now_ms = now_ms;
-        self.next_broken(now_ms).or_else(|| {
+        self.poll_early_acked(now_ms).or_else(|| {
             let hold_ms = u64::from(self.limits.hold_ms.max(1));
-            let StreamTable { streams: table, edit: EditTable { streams, waiting, patient, .. }, .. } = self;
-            let held = next_held((waiting, streams), table, now_ms, hold_ms, EditSide::patience);
-            held.or_else(|| next_held((patient, streams), table, now_ms, u64::from(LONG_MS), |_| 1))
+            let StreamTable {
+                streams: table, edit: EditTable { streams, waiting, waiting_long, .. }, ..
+            } = self;
+            let held = next_held((waiting, streams), table, now_ms, hold_ms, EditSide::hold_time_factor);
+            held.or_else(|| next_held((waiting_long, streams), table, now_ms, u64::from(LONG_HOLD_MS), |_| 1))
         })
     }
 
-    /// Polls the directions whose promises are due. Returns a direction whose receiver does not answer.
-    fn next_broken(&mut self, now_ms: u64) -> Option<(StreamId, usize)> {
-        while let Some(id) = self.edit.promising.first() {
-            let StreamTable { streams, edit: EditTable { streams: edits, promising, ready, .. }, .. } = self;
+    /// Polls the directions whose retransmission timers have expired. Returns a direction whose receiver does
+    /// not answer.
+    fn poll_early_acked(&mut self, now_ms: u64) -> Option<(StreamId, usize)> {
+        while let Some(id) = self.edit.polled.first() {
+            let StreamTable { streams, edit: EditTable { streams: edits, polled, ready, .. }, .. } = self;
             let EditStream { sides, stream, .. } = &mut edits[id.edit()];
-            let mss = sides[1 - id.direction()].noted.mss;
+            let mss = sides[1 - id.direction()].header_values.mss;
             let edit = &mut sides[id.direction()];
-            if edit.poll_ms > now_ms {
+            if edit.next_poll_ms > now_ms {
                 return None;
             }
-            edit.poll_ms = now_ms + RETRY_MS;
+            edit.next_poll_ms = now_ms + RETRY_MS;
             let stream = *stream;
-            let holds = edit.poll(mss);
-            promising.remove(edits, id);
+            let is_answering = edit.poll(mss);
+            polled.remove(edits, id);
             let Some(stream) = stream else { continue };
-            if !holds {
+            if !is_answering {
                 self.edit.stop(id.edit(), StreamDrop::Stopped);
                 return Some((stream, id.direction()));
             }
             let (sides, direction) = (&streams[stream].sides, id.direction());
             let edit = &edits[id.edit()].sides;
-            if edit[direction].owes_promised(&sides[direction]) {
-                promising.push(edits, id);
+            if edit[direction].needs_retransmit_timer(&sides[direction]) {
+                polled.push(edits, id);
             }
             let edit = &edits[id.edit()].sides;
-            if edit[direction].work(&sides[direction], &sides[1 - direction], mss).is_some() {
+            if edit[direction].next_packet(&sides[direction], &sides[1 - direction], mss).is_some() {
                 ready.push(edits, id);
             }
         }
         None
     }
 
-    /// The time at which [`StreamTable::next_due`] has something; `None` while nothing is held or promised.
+    /// The time at which [`StreamTable::next_due`] has something; `None` while nothing is held or
+    /// acknowledged early.
     pub fn due_ms(&self) -> Option<u64> {
-        let EditTable { streams, waiting, patient, promising, .. } = &self.edit;
+        let EditTable { streams, waiting, waiting_long, polled, .. } = &self.edit;
         let side = |id: DirectionId| &streams[id.edit()].sides[id.direction()];
-        let held = [waiting.first(), patient.first()].into_iter().flatten().map(|id| side(id).due_ms);
-        held.chain(promising.first().map(|id| side(id).poll_ms)).min()
+        let held = [waiting.first(), waiting_long.first()].into_iter().flatten().map(|id| side(id).due_ms);
+        held.chain(polled.first().map(|id| side(id).next_poll_ms)).min()
     }
 
     /// Asks the editor again about the held bytes of a direction.
@@ -149,36 +154,36 @@ impl StreamTable {
         now_ms: u64,
         reader: &mut dyn StreamReader,
     ) -> Result<(), StreamDrop> {
-        if let Some(why) = self.edit.over(self.streams[id].edit) {
+        if let Some(why) = self.edit.failure(self.streams[id].edit) {
             return Err(why);
         }
         self.now_ms = now_ms;
         let hold_ms = u64::from(self.limits.hold_ms.max(1));
         let is_datagram = self.streams[id].proto() == StreamProto::Udp;
         let Some((mut decider, other)) = self.decider(id, direction, now_ms) else { return Ok(()) };
-        let told = other.told();
-        let (since_ms, before) = (decider.edit.held_since_ms, decider.edit.decided);
+        let last_ack_sent = other.last_ack_sent();
+        let (since_ms, old_decided) = (decider.edit.held_since_ms, decider.edit.decided);
         let waited_ms = Some(now_ms.saturating_sub(since_ms).min(u64::from(u32::MAX - 1)) as u32);
         let asked = Undecided { waited_ms, ..decider.question() };
         if is_datagram {
-            decider.note_datagrams(0);
+            decider.record_datagrams(0);
         }
         let mut released = decider.decide(&[], asked, reader);
         if released.is_ok() && is_datagram && decider.edit.held.len() == 0 {
             released = end_datagram(&mut decider);
         }
         let Decider { edit, side, lists, .. } = decider;
-        if edit.decided == before {
+        if edit.decided == old_decided {
             edit.held_since_ms = since_ms;
         }
         if !is_datagram {
-            edit.settle(side, lists, told);
+            edit.update_ack_due(side, lists, last_ack_sent);
         }
-        self.note_edit(id, released.err());
+        self.update_queues(id, released.err());
         // The editor is asked again after the same time.
         if let Some(edit) = self.streams[id].edit {
             let edit = &mut self.edit.streams[edit].sides[direction & 1];
-            if edit.hold_patience == EditPatience::Hold || edit.due_ms <= now_ms {
+            if edit.hold_time == HoldTime::Configured || edit.due_ms <= now_ms {
                 edit.due_ms = now_ms + hold_ms;
             }
         }
@@ -187,30 +192,30 @@ impl StreamTable {
 
     /// Generates the next packet; `None` if no stream has a packet to generate. The caller sends the packet
     /// as if one of the two ends had sent it.
-    pub fn make(&mut self) -> Option<MadeSegment<'_>> {
+    pub fn generate(&mut self) -> Option<GeneratedSegment<'_>> {
         let window = if self.is_short() { 0 } else { self.limits.window };
-        let StreamTable { pool, streams, early, edit: table, .. } = self;
-        let (stream, direction, work) = loop {
+        let StreamTable { pool, streams, out_of_order, edit: table, .. } = self;
+        let (stream, direction, packet) = loop {
             let first = table.ready.first()?;
             let EditStream { sides: edits, stream, .. } = &table.streams[first.edit()];
             let (direction, stream) = (first.direction(), *stream);
-            let work = stream.and_then(|stream| {
+            let packet = stream.and_then(|stream| {
                 let sides = &streams[stream].sides;
-                edits[direction].work(
+                edits[direction].next_packet(
                     &sides[direction],
                     &sides[1 - direction],
-                    edits[1 - direction].noted.mss,
+                    edits[1 - direction].header_values.mss,
                 )
             });
-            if let (Some(stream), Some(work)) = (stream, work)
-                && table.made < TURN
+            if let (Some(stream), Some(packet)) = (stream, packet)
+                && table.generated < MAX_PER_TURN
             {
-                table.made += 1;
-                break (stream, first, work);
+                table.generated += 1;
+                break (stream, first, packet);
             }
-            table.made = 0;
+            table.generated = 0;
             table.ready.remove(&mut table.streams, first);
-            if work.is_some() {
+            if packet.is_some() {
                 table.ready.push(&mut table.streams, first);
             }
         };
@@ -219,84 +224,98 @@ impl StreamTable {
         let edits = &mut streams[direction.edit()].sides;
         let (stream, direction) = ((stream, *owner), direction.direction());
         Some(
-            Maker { pool, lists, early, sides, edits, stream, direction, window, buffer: payload }.make(work),
+            PacketGenerator {
+                pool,
+                lists,
+                out_of_order,
+                sides,
+                edits,
+                stream,
+                direction,
+                window,
+                buffer: payload,
+            }
+            .generate(packet),
         )
     }
 
-    /// Takes back the contents of `edited`, because a TCP segment could not carry them. Packets are generated
-    /// for these contents.
-    pub fn take_back(&mut self, id: StreamId, direction: usize, edited: &EditedSegment) {
-        let Some(edit_id) = self.make_edited(id).filter(|edit| self.edit.over(Some(*edit)).is_none()) else {
+    /// Queues the contents of `edited` again, because a TCP segment could not carry them. Packets are
+    /// generated for these contents.
+    pub fn requeue(&mut self, id: StreamId, direction: usize, edited: &EditedSegment) {
+        let Some(edit_id) =
+            self.convert_to_edited(id).filter(|edit| self.edit.failure(Some(*edit)).is_none())
+        else {
             return;
         };
         let edit = &mut self.edit.streams[edit_id].sides[direction & 1];
-        if let EditedPayload::Kept { offset, len } = edited.payload {
-            edit.again.add(offset, offset + len as u64);
+        if let EditedPayload::Buffered { offset, len } = edited.payload {
+            edit.retransmit.add(offset, offset + len as u64);
         }
         if edited.has_fin {
-            edit.sent = edit.sent_data();
+            edit.snd_nxt = edit.sent_end();
         }
-        self.note_edit(id, None);
+        self.update_queues(id, None);
     }
 
-    /// Copies the payload of a forwarded packet that has changed. `offset` and the length of `into` are those
-    /// of the outcome. Must be called before the next packet is taken.
-    pub fn copy_kept(&self, id: StreamId, direction: usize, offset: u64, into: &mut [u8]) {
+    /// Copies the payload of a forwarded packet that has changed. `offset` and the length of `buffer` are
+    /// those of the outcome. Must be called before the next packet is taken.
+    pub fn copy_buffered(&self, id: StreamId, direction: usize, offset: u64, buffer: &mut [u8]) {
         let Stream { sides, edit, .. } = &self.streams[id];
-        let (kept, acked) = match edit {
+        let (buffered, acked) = match edit {
             Some(edit) => {
                 let edit = &self.edit.streams[*edit].sides[direction & 1];
-                (&edit.kept, edit.acked)
+                (&edit.buffered, edit.snd_una)
             }
             None => sides[direction & 1].guarded(),
         };
         let mut filled = 0;
-        for slice in kept.slices(&self.pool, offset.saturating_sub(acked) as usize, into.len()) {
-            into[filled..filled + slice.len()].copy_from_slice(slice);
+        for slice in buffered.slices(&self.pool, offset.saturating_sub(acked) as usize, buffer.len()) {
+            buffer[filled..filled + slice.len()].copy_from_slice(slice);
             filled += slice.len();
         }
-        debug_assert_eq!(filled, into.len());
+        debug_assert_eq!(filled, buffer.len());
     }
 
     /// Bounds the payload of packets that are generated for a direction. An ICMP error has reported that
     /// longer packets do not fit the path.
-    pub fn bound_payload(&mut self, id: StreamId, direction: usize, most: u16) {
-        let Stream { edit, notes, .. } = self.streams[id];
-        let noted = match (edit, notes) {
-            (Some(edit), _) => &mut self.edit.streams[edit].sides[direction & 1].noted,
-            (None, Some(notes)) => &mut self.edit.notes[notes][direction & 1],
+    pub fn limit_payload(&mut self, id: StreamId, direction: usize, max_payload: u16) {
+        let Stream { edit, header_values, .. } = self.streams[id];
+        let header_values = match (edit, header_values) {
+            (Some(edit), _) => &mut self.edit.streams[edit].sides[direction & 1].header_values,
+            (None, Some(header_values)) => &mut self.edit.header_values[header_values][direction & 1],
             (None, None) => return,
         };
-        noted.path = Some(noted.path.map_or(most, |path| path.min(most)));
+        header_values.path_payload =
+            Some(header_values.path_payload.map_or(max_payload, |path| path.min(max_payload)));
     }
 
     /// Translates an output sequence number to input. The number comes from an acknowledgment of the
     /// direction's receiver, or from a packet of the direction that an ICMP error quotes.
-    pub fn input_of(&self, id: StreamId, direction: usize, number: u32) -> u32 {
+    pub fn seq_to_input(&self, id: StreamId, direction: usize, seq: u32) -> u32 {
         match self.edited(id, direction) {
-            Some((side, edit)) => edit.told_input(side, &self.edit.lists, edit.output_offset(side, number)),
-            None => number,
+            Some((side, edit)) => edit.output_to_input(side, &self.edit.lists, edit.output_offset(side, seq)),
+            None => seq,
         }
     }
 
     /// Translates a SACK block from output to input. `None` if the block has no whole byte of input, or
-    /// begins in bytes that are promised.
-    pub fn sack_of(&self, id: StreamId, direction: usize, [left, right]: [u32; 2]) -> Option<[u32; 2]> {
+    /// begins in bytes that were acknowledged early.
+    pub fn sack_to_input(&self, id: StreamId, direction: usize, [left, right]: [u32; 2]) -> Option<[u32; 2]> {
         let Some((side, edit)) = self.edited(id, direction) else { return Some([left, right]) };
         let lists = &self.edit.lists;
-        let offset = |number| edit.output_offset(side, number).max(0).cast_unsigned().min(edit.out_next);
+        let offset = |number| edit.output_offset(side, number).max(0).cast_unsigned().min(edit.out_end);
         let (left, right) = (offset(left), offset(right));
         let [left, right] = [edit.map.input_ceil(lists, left), edit.input_floor(lists, right)];
         // The sender would take a block that begins where its acknowledgment ends as a sign that its receiver
         // has discarded bytes.
-        let is_promised = edit.is_promising(side) && left <= edit.promised;
-        (left < right && !is_promised).then(|| [side.seq(left), side.seq(right)])
+        let is_early_acked = edit.has_early_acked(side) && left <= edit.early_acked;
+        (left < right && !is_early_acked).then(|| [side.seq(left), side.seq(right)])
     }
 
     /// The states of an edited direction whose receiver acknowledges output; `None` for a direction of a
     /// plain stream.
     fn edited(&self, id: StreamId, direction: usize) -> Option<(&Side, &EditSide)> {
-        self.states(id, direction).filter(|_| self.acks == AckSpace::Wire)
+        self.states(id, direction).filter(|_| self.ack_space == AckSpace::Wire)
     }
 
     /// The states of an edited direction; `None` for a direction of a plain stream.
@@ -319,11 +338,11 @@ impl StreamTable {
             if side.level != Level::Edit {
                 continue;
             }
-            let (kept, shift) = match edits.map(|edits| &edits[direction]) {
-                Some(edit) => (edit.kept.len() + edit.held.len(), edit.map.constant()?),
-                None => (side.kept(), 0),
+            let (buffered, shift) = match edits.map(|edits| &edits[direction]) {
+                Some(edit) => (edit.buffered.len() + edit.held.len(), edit.map.constant_shift()?),
+                None => (side.buffered(), 0),
             };
-            if kept > 0 || side.early.is_some() {
+            if buffered > 0 || side.out_of_order.is_some() {
                 return None;
             }
             shifts[direction] = shift as u32;
@@ -342,31 +361,33 @@ impl StreamTable {
 
     /// Whether a direction of a stream is edited.
     pub fn is_edited(&self, id: StreamId) -> bool {
-        self.streams[id].notes.is_some()
+        self.streams[id].header_values.is_some()
     }
 
     /// Number of records for edits: one for each stream with edits, another one for each stream that is not
     /// plain, and one for each direction with unacknowledged edits.
     pub fn edit_records(&self) -> usize {
-        self.edit.streams.len() + self.edit.notes.len() + self.edit.lists.len()
+        self.edit.streams.len() + self.edit.header_values.len() + self.edit.lists.len()
     }
 
     /// Converts a plain stream to an edited one. `None` if the stream has no edits, or there is no memory.
-    fn make_edited(&mut self, id: StreamId) -> Option<EditId> {
-        let StreamTable { streams, edit: table, limits, acks, .. } = self;
-        let Stream { sides, edit, notes, .. } = &mut streams[id];
+    fn convert_to_edited(&mut self, id: StreamId) -> Option<EditId> {
+        let StreamTable { streams, edit: table, limits, ack_space, .. } = self;
+        let Stream { sides, edit, header_values, .. } = &mut streams[id];
         if edit.is_none() {
-            let notes = (*notes)?;
-            *edit = table.make_edited((id, notes), sides.each_mut(), limits.window, *acks).ok();
+            let header_values = (*header_values)?;
+            *edit = table
+                .convert_to_edited((id, header_values), sides.each_mut(), limits.window, *ack_space)
+                .ok();
         }
         *edit
     }
 
     /// Converts a stream that may be plain to a plain one, and frees its edit state.
-    pub(crate) fn make_plain(&mut self, id: StreamId) {
-        let Stream { sides, edit, notes, .. } = &mut self.streams[id];
-        if let (Some(edit), Some(notes)) = (edit.take(), *notes) {
-            self.edit.make_plain(edit, notes, sides);
+    pub(crate) fn convert_to_plain(&mut self, id: StreamId) {
+        let Stream { sides, edit, header_values, .. } = &mut self.streams[id];
+        if let (Some(edit), Some(header_values)) = (edit.take(), *header_values) {
+            self.edit.convert_to_plain(edit, header_values, sides);
         }
     }
 
@@ -376,13 +397,14 @@ impl StreamTable {
     }
 }
 
-/// The next direction of a queue whose bytes were held for long enough: for `hold_ms`, multiplied by `times`.
+/// The next direction of a queue whose bytes were held for long enough: for `hold_ms`, multiplied by
+/// `factor`.
 fn next_held<const QUEUE: usize>(
     (queue, streams): (&mut DirectionQueue<QUEUE>, &mut EditStreams),
     table: &StreamSlab,
     now_ms: u64,
     hold_ms: u64,
-    times: impl Fn(&EditSide) -> u64,
+    factor: impl Fn(&EditSide) -> u64,
 ) -> Option<(StreamId, usize)> {
     while let Some(id) = queue.first() {
         let EditStream { sides, stream, .. } = &streams[id.edit()];
@@ -391,10 +413,11 @@ fn next_held<const QUEUE: usize>(
             return None;
         }
         // The missing bytes may already be buffered out of order, after bytes that were lost.
-        let is_early = stream.is_some_and(|stream| table[stream].sides[id.direction()].early.is_some());
-        let due_ms = match is_early || edit.is_shut() {
+        let is_out_of_order =
+            stream.is_some_and(|stream| table[stream].sides[id.direction()].out_of_order.is_some());
+        let due_ms = match is_out_of_order || edit.is_window_closed() {
             true => now_ms + hold_ms,
-            false => (edit.held_since_ms + hold_ms * times(edit)).min(now_ms + hold_ms),
+            false => (edit.held_since_ms + hold_ms * factor(edit)).min(now_ms + hold_ms),
         };
         queue.remove(streams, id);
         if let Some(stream) = stream.filter(|_| due_ms <= now_ms) {

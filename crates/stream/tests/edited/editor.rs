@@ -1,14 +1,14 @@
 //! An editor for tests: replaces texts, in plain code.
 
 use mmb_random::RepeatableRandom;
-use mmb_stream::{EditSink, InOrder, Passes, StreamReader, Undecided};
+use mmb_stream::{EditSink, InOrder, ScanAnswer, StreamReader, Undecided};
 use std::ops::ControlFlow;
 
 /// A text and what replaces it.
 #[derive(Clone, Debug)]
 pub(crate) struct Replacement {
     pub(crate) text: Vec<u8>,
-    pub(crate) by: Vec<u8>,
+    pub(crate) new_text: Vec<u8>,
 }
 
 impl Replacement {
@@ -19,11 +19,11 @@ impl Replacement {
             .collect();
         texts.sort();
         texts.dedup();
-        let mut by = |text: &[u8]| {
-            let most = random.of(&[0, 1, text.len() as u64, 20, 100]);
-            vec![b'Z'; random.below(most + 1) as usize]
+        let mut new_text = |text: &[u8]| {
+            let max = random.of(&[0, 1, text.len() as u64, 20, 100]);
+            vec![b'Z'; random.below(max + 1) as usize]
         };
-        texts.iter().map(|text| Replacement { text: text.clone(), by: by(text) }).collect()
+        texts.iter().map(|text| Replacement { text: text.clone(), new_text: new_text(text) }).collect()
     }
 }
 
@@ -42,8 +42,8 @@ pub(crate) struct Decided {
 }
 
 impl Decided {
-    fn put(&mut self, count: usize, by: &[u8]) {
-        self.output.extend_from_slice(by);
+    fn put(&mut self, count: usize, new_text: &[u8]) {
+        self.output.extend_from_slice(new_text);
         self.ends.resize(self.ends.len() + count, self.output.len());
     }
 
@@ -83,7 +83,7 @@ impl Editor {
             let found = self.replacements.iter().filter(|each| stream[at..].starts_with(&each.text));
             match found.max_by_key(|each| each.text.len()) {
                 Some(found) => {
-                    output.extend(&found.by);
+                    output.extend(&found.new_text);
                     at += found.text.len();
                 }
                 None => {
@@ -119,16 +119,19 @@ impl StreamReader for Editor {
         ControlFlow::Continue(())
     }
 
-    fn passes(&mut self, InOrder { direction, offset, bytes, .. }: InOrder<'_>) -> ControlFlow<(), Passes> {
+    fn scan_plain(
+        &mut self,
+        InOrder { direction, offset, bytes, .. }: InOrder<'_>,
+    ) -> ControlFlow<(), ScanAnswer> {
         let is_last = offset as usize + bytes.len() == self.streams[direction].len();
         if !matches!(self.step(bytes, 0, is_last), Step::Nothing) {
-            return ControlFlow::Continue(Passes::Asks);
+            return ControlFlow::Continue(ScanAnswer::AskToEdit);
         }
         self.seen[direction] = offset as usize + bytes.len();
         assert_eq!(offset, self.decided[direction].ends.len() as u64);
         assert_eq!(&self.streams[direction][offset as usize..][..bytes.len()], bytes);
         self.decided[direction].pass(bytes);
-        ControlFlow::Continue(Passes::All)
+        ControlFlow::Continue(ScanAnswer::PassAll)
     }
 
     fn edit(&mut self, undecided: Undecided<'_>, sink: &mut EditSink<'_>) -> ControlFlow<()> {
@@ -152,9 +155,9 @@ impl StreamReader for Editor {
             decided.pass(&bytes[at..start]);
             at = start;
             let Some(number) = number else { break };
-            let Replacement { text, by } = &self.replacements[number];
-            sink.replace(text.len(), by);
-            decided.put(text.len(), by);
+            let Replacement { text, new_text } = &self.replacements[number];
+            sink.replace(text.len(), new_text);
+            decided.put(text.len(), new_text);
             at += text.len();
         }
         self.has_released |= waited_ms.is_some();

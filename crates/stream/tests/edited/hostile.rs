@@ -45,7 +45,7 @@ impl Middle {
         if self.is_over {
             return went;
         }
-        let from = segment.from;
+        let direction = segment.direction;
         let packets = self.conn.through(segment);
         let verdict = self.conn.outcome.verdict;
         // The caller ends such a connection.
@@ -53,16 +53,16 @@ impl Middle {
         self.is_over = ends.contains(&verdict);
         assert!(packets.len() <= 4 + 2 * (64 << 10) / 64, "{} packets of one", packets.len());
         for packet in packets.into_iter().map(|went| went.segment) {
-            if packet.from == 0 {
+            if packet.direction == 0 {
                 self.check(&packet);
             }
-            went[usize::from(packet.from != from)].push(packet);
+            went[usize::from(packet.direction != direction)].push(packet);
         }
         went
     }
 
     fn check(&mut self, packet: &Seg) {
-        let at = packet.at + i64::from(packet.header.has(flag::SYN));
+        let at = packet.offset + i64::from(packet.header.has(flag::SYN));
         if packet.header.has(flag::RST) {
             return;
         }
@@ -154,8 +154,8 @@ impl Honest {
             _ => self.sent,
         };
         let at = at.min(self.stream.len() as i64);
-        let most = (self.edge - at).min(self.stream.len() as i64 - at).clamp(0, 700);
-        let count = random.below(most as u64 + 1) as i64;
+        let max = (self.edge - at).min(self.stream.len() as i64 - at).clamp(0, 700);
+        let count = random.below(max as u64 + 1) as i64;
         // A probe of a closed window.
         let count = if self.edge <= at && random.chance(0.3) { 1 } else { count };
         let end = (at + count).min(self.stream.len() as i64);
@@ -188,8 +188,8 @@ fn run_receiver(seed: u64) {
     let mut random = RepeatableRandom::for_purpose(seed, "hostile receivers");
     let (memory, window) = (random.of(&[128 << 10, 1 << 20]), random.of(&[100, 3000, 60_000]));
     let limits = StreamLimits { memory, window, ..crate::support::edited::LIMITS };
-    let by = "Z".repeat(random.of(&[0, 1, 3, 50, 2000]));
-    let words = Words::new(&[("ATTACK", &by), ("up", "UPPER")]);
+    let new_text = "Z".repeat(random.of(&[0, 1, 3, 50, 2000]));
+    let words = Words::new(&[("ATTACK", &new_text), ("up", "UPPER")]);
     let conn = EditedConn::new([Edit, random.of(&[Edit, Guard, Watch])], limits, words);
     let mut middle = Middle { conn, sent: BTreeMap::new(), is_over: false };
     let pieces = [&b"ATTACK"[..], b"up", b"some other bytes ", b"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"];
@@ -208,17 +208,18 @@ fn run_receiver(seed: u64) {
         let [on, back] = middle.pass(segment);
         let (to_receiver, to_sender) = if is_sender { (on, back) } else { (back, on) };
         for packet in &to_receiver {
-            went = went.max(packet.at + packet.data.len() as i64 + i64::from(packet.header.has(flag::FIN)));
+            went =
+                went.max(packet.offset + packet.data.len() as i64 + i64::from(packet.header.has(flag::FIN)));
         }
         to_sender.iter().for_each(|packet| sender.receive(packet));
         for _ in 0..2 {
             let block = [random.word() as u32, random.word() as u32];
-            middle.conn.table.sack_of(middle.conn.id, 0, block);
+            middle.conn.table.sack_to_input(middle.conn.id, 0, block);
         }
         let info = middle.conn.info();
         // Twice the window, and the output of one packet.
-        let grown = 700 / 6 * by.len().max(6) + 2000;
-        assert!(info.kept[0] as u64 <= 2 * window + grown as u64, "script {seed}: {info:?}");
+        let grown = 700 / 6 * new_text.len().max(6) + 2000;
+        assert!(info.buffered[0] as u64 <= 2 * window + grown as u64, "script {seed}: {info:?}");
         assert!(middle.conn.table.payload_memory() <= memory);
         if middle.is_over {
             break;

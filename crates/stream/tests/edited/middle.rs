@@ -18,7 +18,7 @@ pub(crate) struct Middle {
     promised: [usize; 2],
     /// An end was reset, as its peer forgot the connection while the last acknowledgments were lost.
     is_reset: bool,
-    /// The last packet of each end that went on: its headers are those of made packets.
+    /// The last packet of each end that went on: its headers are those of generated packets.
     template: [Option<Datagram>; 2],
 }
 
@@ -104,19 +104,19 @@ impl Middle {
             }
         }
         self.note_promises();
-        Some(self.made())
+        Some(self.generated())
     }
 
     pub(crate) fn due_ms(&self) -> Option<u64> {
         self.table.due_ms()
     }
 
-    /// The packets that are made.
-    pub(crate) fn made(&mut self) -> Vec<Datagram> {
+    /// The generated packets.
+    pub(crate) fn generated(&mut self) -> Vec<Datagram> {
         let mut packets = Vec::new();
-        while let Some(made) = self.table.make() {
-            let template = self.template[made.direction].as_ref().expect("packets of that end");
-            packets.push(template.made(&made));
+        while let Some(generated) = self.table.generate() {
+            let template = self.template[generated.direction].as_ref().expect("packets of that end");
+            packets.push(template.generated(&generated));
             assert!(packets.len() < 10_000, "packets without end");
         }
         packets.iter().for_each(|packet| self.check(packet));
@@ -170,8 +170,8 @@ impl Middle {
                 _ => self.output(other).len() + 1,
             };
             let is_edited = self.levels[other] == Level::Edit;
-            let most = if is_edited { self.editor.seen[other] } else { self.output(other).len() };
-            assert!(acked <= most + 1, "acknowledges what was not sent: {acked} of {most}");
+            let max = if is_edited { self.editor.seen[other] } else { self.output(other).len() };
+            assert!(acked <= max + 1, "acknowledges what was not sent: {acked} of {max}");
             assert!(needed <= self.in_order[other], "acknowledges what is not there");
         }
     }
@@ -212,7 +212,7 @@ impl Middle {
         let id = self.id.expect("a stream");
         let info = self.table.info(id);
         let is_done =
-            info.kept == [0, 0] && info.edits.iter().all(|edits| edits.held == 0 && edits.waiting == 0);
+            info.buffered == [0, 0] && info.edits.iter().all(|edits| edits.held == 0 && edits.unsent == 0);
         assert!(is_done || self.is_reset, "{info:?}");
         self.table.end(id);
         assert_eq!((self.table.payload_memory(), self.table.len()), (0, 0));

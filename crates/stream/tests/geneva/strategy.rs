@@ -152,7 +152,7 @@ impl Action {
                 let at = at.unwrap_or(len / 2).min(len);
                 let mut second = packet.clone();
                 second.segment.data = packet.segment.data.split_off(at);
-                second.segment.at += at as i64;
+                second.segment.offset += at as i64;
                 if *is_in_order {
                     next[0].apply(packet, random, sent);
                     next[1].apply(second, random, sent);
@@ -172,7 +172,7 @@ fn tamper(packet: &mut Packet, field: &str, value: Option<&str>, random: &mut Re
     match field {
         "chksum" => segment.header.is_corrupt = true,
         "ttl" => packet.arrives &= number % 256 >= HOPS,
-        "seq" => segment.at += i64::from(number.cast_signed()),
+        "seq" => segment.offset += i64::from(number.cast_signed()),
         "ack" => segment.ack += i64::from(number.cast_signed()),
         "window" => segment.header.window = number as u16,
         "flags" => segment.header.flags = value.map_or_else(|| random.word() as u8, flags),

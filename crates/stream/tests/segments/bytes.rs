@@ -12,9 +12,9 @@ fn bytes_in_order_pass_and_are_scanned() {
         assert_eq!(conn.passes(seg(1, 0, b"xyz").ack(6)), b"xyz");
         assert_eq!((conn.scanned(0), conn.scanned(1)), (b"abcdef".to_vec(), b"xyz".to_vec()));
         let guarded = usize::from(levels == GUARD);
-        assert_eq!(conn.info().kept, [0, 3 * guarded], "the receiver has the others");
+        assert_eq!(conn.info().buffered, [0, 3 * guarded], "the receiver has the others");
         assert_eq!(conn.info().crc32c[0], crc32c::crc32c(b"abcdef"));
-        assert_eq!((conn.stats(0).bytes, conn.stats(0).repeated), (6, 0));
+        assert_eq!((conn.stats(0).bytes, conn.stats(0).retransmitted), (6, 0));
         conn.end();
     }
 }
@@ -50,37 +50,37 @@ fn early_bytes_pass_and_are_scanned_behind_the_hole() {
         assert_eq!(conn.passes(seg(0, 3, b"def")), b"def");
         assert_eq!(conn.passes(seg(0, 9, b"jkl")), b"jkl");
         assert!(conn.scanned(0).is_empty());
-        assert_eq!((conn.info().early[0], conn.stats(0).early), (6, 2));
+        assert_eq!((conn.info().out_of_order[0], conn.stats(0).out_of_order), (6, 2));
         conn.passes(seg(0, 0, b"abc"));
         assert_eq!(conn.scanned(0), b"abcdef");
         conn.passes(seg(0, 6, b"ghi"));
         assert_eq!(conn.scanned(0), b"abcdefghijkl");
-        assert_eq!(conn.info().early[0], 0);
+        assert_eq!(conn.info().out_of_order[0], 0);
         conn.end();
     }
 }
 
 #[test]
 fn early_bytes_without_room_are_dropped_or_become_a_gap() {
-    let most = LIMITS.reorder as i64;
+    let max = LIMITS.reorder as i64;
     for levels in [WATCH, GUARD] {
         let mut conn = Conn::established(levels);
-        for piece in 0..most / 1024 {
+        for piece in 0..max / 1024 {
             conn.passes(seg(0, 100 + piece * 1024, &[b'e'; 1024]));
         }
         if levels == GUARD {
-            conn.drops(seg(0, 100 + most, b"more"), StreamDrop::NoRoom);
+            conn.drops(seg(0, 100 + max, b"more"), StreamDrop::NoRoom);
         } else {
-            conn.passes(seg(0, 100 + most, b"more"));
+            conn.passes(seg(0, 100 + max, b"more"));
         }
         conn.passes(seg(0, 0, &[b'a'; 100]));
-        assert_eq!(conn.scanned(0).len() as i64, 100 + most);
+        assert_eq!(conn.scanned(0).len() as i64, 100 + max);
         // The receiver has them all the same: under watch only.
         if levels == WATCH {
-            conn.passes(ack(1, 0, 104 + most));
+            conn.passes(ack(1, 0, 104 + max));
             assert_eq!((conn.stats(0).gaps, conn.stats(0).gap_bytes), (1, 4));
         } else {
-            conn.drops(ack(1, 0, 104 + most), StreamDrop::OutOfWindow);
+            conn.drops(ack(1, 0, 104 + max), StreamDrop::OutOfWindow);
         }
         conn.end();
     }
@@ -103,7 +103,7 @@ fn old_bytes_again_carry_the_first_copy() {
     conn.passes(seg(0, 0, b"abcdef"));
     assert_eq!(conn.passes(seg(0, 2, b"XXX")), b"cde");
     assert_eq!(conn.stats(0).overwritten, 3);
-    assert_eq!(conn.stats(0).repeated, 3);
+    assert_eq!(conn.stats(0).retransmitted, 3);
     conn.passes(ack(1, 0, 3));
     // The receiver never takes what it has acknowledged.
     assert_eq!(&conn.passes(seg(0, 0, b"XXXXXX"))[3..], b"def");
@@ -156,9 +156,9 @@ fn bytes_beyond_the_window_are_not_taken() {
 
     let mut conn = Conn::established(WATCH);
     assert_eq!(conn.passes(seg(0, edge, b"xy")), b"xy");
-    assert_eq!(conn.info().early[0], 0, "the receiver does not take them");
+    assert_eq!(conn.info().out_of_order[0], 0, "the receiver does not take them");
     conn.passes(seg(0, edge - 2, b"xy"));
-    assert_eq!(conn.info().early[0], 2);
+    assert_eq!(conn.info().out_of_order[0], 2);
     conn.end();
 }
 
@@ -168,7 +168,7 @@ fn an_acknowledgment_of_what_was_not_sent_is_not_taken() {
     conn.passes(seg(0, 0, b"abc"));
     conn.passes(seg(0, 6, b"ghi"));
     conn.drops(seg(1, 0, b"bad").ack(4), StreamDrop::OutOfWindow);
-    assert_eq!(conn.info().kept[0], 3);
+    assert_eq!(conn.info().buffered[0], 3);
     conn.passes(ack(1, 0, 3));
     assert!(conn.scanned(1).is_empty());
     conn.end();
@@ -324,7 +324,7 @@ fn numbers_wrap_around() {
         }
         conn.passes(ack(1, 0, 1700));
         conn.passes(ack(1, 0, 4000));
-        assert_eq!((conn.scanned(0), conn.info().kept), (all, [0, 0]));
+        assert_eq!((conn.scanned(0), conn.info().buffered), (all, [0, 0]));
         conn.end();
     }
 }

@@ -69,7 +69,7 @@ fn data_of_a_syn_again() {
     assert_eq!(conn.passes(syn(b"xyz12")), b"abc12");
     // Another connection with the same ports, while the first one may go on.
     let mut other = syn(b"other");
-    other.at = 1000;
+    other.offset = 1000;
     conn.drops(other, StreamDrop::OutOfWindow);
     conn.passes(syn_ack().ack(5));
     assert_eq!(conn.scanned(0), b"abc12");
@@ -81,7 +81,7 @@ fn a_syn_with_another_number_begins_anew() {
     for levels in [WATCH, GUARD] {
         let mut conn = Conn::new(levels, LIMITS, [7, 9]);
         let mut first = syn(b"");
-        first.at = 5000;
+        first.offset = 5000;
         conn.passes(first);
         conn.shake([syn(b""), syn_ack()]);
         conn.passes(seg(0, 0, b"abc"));
@@ -96,7 +96,7 @@ fn a_syn_behind_the_data_of_another_one_is_not_taken_before_the_answer() {
     let mut conn = Conn::new(GUARD, LIMITS, [7, 9]);
     conn.passes(syn(b"junk"));
     let mut second = syn(b"");
-    second.at = 3;
+    second.offset = 3;
     conn.drops(second.clone(), StreamDrop::OutOfWindow);
     conn.passes(syn_ack().ack(4));
     // Now the responder answers with its acknowledgment.
@@ -111,7 +111,7 @@ fn a_syn_ack_of_another_syn_is_not_taken() {
         // The guard knows the second SYN, the responder the first one.
         let mut conn = Conn::new(GUARD, LIMITS, [7, 9]);
         let mut second = syn(b"");
-        second.at = other;
+        second.offset = other;
         conn.passes(syn(b""));
         conn.passes(second.clone());
         conn.drops(syn_ack(), StreamDrop::OutOfWindow);
@@ -124,7 +124,7 @@ fn a_syn_ack_of_another_syn_is_not_taken() {
 
         let mut conn = Conn::new(WATCH, LIMITS, [7, 9]);
         let mut second = syn(b"evil");
-        second.at = other;
+        second.offset = other;
         conn.passes(syn(b""));
         conn.passes(second);
         conn.passes(syn_ack());
@@ -144,7 +144,7 @@ fn a_challenge_of_the_initiator_passes_and_brings_nothing() {
             let mut conn = Conn::new(levels, LIMITS, [7, 9]);
             conn.passes(syn(b""));
             let mut challenge = syn_ack().ack(number);
-            challenge.at = 70_000;
+            challenge.offset = 70_000;
             conn.passes(challenge.clone());
             if levels == GUARD {
                 // With bytes it could be more than a challenge; and the connection has not begun.
@@ -179,13 +179,13 @@ fn a_syn_within_a_connection_is_not_taken() {
         let mut conn = Conn::established(levels);
         conn.passes(seg(0, 0, b"abc"));
         let mut other = syn(b"evil");
-        other.at = 500;
+        other.offset = 500;
         match levels {
             GUARD => conn.drops(other, StreamDrop::OutOfWindow),
             _ => drop(conn.passes(other)),
         }
         let mut other = syn_ack();
-        other.at = 500;
+        other.offset = 500;
         match levels {
             GUARD => conn.drops(other, StreamDrop::OutOfWindow),
             _ => drop(conn.passes(other)),
@@ -235,7 +235,7 @@ fn connections_picked_up_midway_are_watched_only() {
     // Whether windows are scaled is not known.
     conn.passes(seg(0, 800_000, b"far"));
     assert_eq!((conn.scanned(0), conn.scanned(1)), (b"abcdef".to_vec(), b"xyz".to_vec()));
-    assert_eq!(conn.info().early[0], 3);
+    assert_eq!(conn.info().out_of_order[0], 3);
     conn.end();
 }
 

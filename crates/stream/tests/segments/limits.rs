@@ -98,7 +98,7 @@ fn ranges_are_reused_empty() {
         conn.passes(seg(0, at + 10, b"early bytes"[..10].as_ref()));
         conn.passes(seg(0, at, b"0123456789"));
         conn.passes(ack(1, 0, at + 20));
-        assert_eq!((conn.info().early[0], conn.info().kept[0]), (0, 0));
+        assert_eq!((conn.info().out_of_order[0], conn.info().buffered[0]), (0, 0));
         assert_eq!(conn.table.payload_memory(), 0);
     }
     conn.end();

@@ -172,7 +172,7 @@ fn a_fin_ends_a_direction() {
         conn.passes(seg(1, 3, b"").ack(4).fin());
         conn.passes(ack(0, 4, 4));
         assert_eq!((conn.scanned(0), conn.scanned(1)), (b"abc".to_vec(), b"xyz".to_vec()));
-        assert_eq!(conn.info().kept, [0, 0]);
+        assert_eq!(conn.info().buffered, [0, 0]);
         conn.end();
     }
 }

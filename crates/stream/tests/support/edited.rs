@@ -7,8 +7,8 @@
 
 use super::{Seg, ack, syn, syn_ack};
 use mmb_stream::{
-    EditSink, EditedPayload, InOrder, Level, MadeSegment, Outcome, Passes, Segment, StreamDrop, StreamId,
-    StreamInfo, StreamLimits, StreamReader, StreamTable, StreamVerdict, Undecided, Unfit, flag,
+    EditSink, EditedPayload, GeneratedSegment, InOrder, Level, Outcome, ScanAnswer, Segment, StreamDrop,
+    StreamId, StreamInfo, StreamLimits, StreamReader, StreamTable, StreamVerdict, Undecided, Unfit, flag,
 };
 use std::ops::ControlFlow;
 
@@ -32,7 +32,7 @@ pub(crate) struct Words {
     /// Holds on, also when time has passed.
     pub(crate) is_patient: bool,
     /// Tells nothing before it is asked to edit.
-    pub(crate) never_passes: bool,
+    pub(crate) cannot_scan: bool,
     /// Breaks when this is among the bytes.
     pub(crate) stop: Option<Vec<u8>>,
     pub(crate) asked: Vec<Asked>,
@@ -44,7 +44,10 @@ pub(crate) struct Words {
 impl Words {
     pub(crate) fn new(words: &[(&str, &str)]) -> Words {
         let bytes = |text: &str| text.as_bytes().to_vec();
-        Words { words: words.iter().map(|(word, by)| (bytes(word), bytes(by))).collect(), ..Words::default() }
+        Words {
+            words: words.iter().map(|(word, new_word)| (bytes(word), bytes(new_word))).collect(),
+            ..Words::default()
+        }
     }
 
     /// What becomes of a whole stream.
@@ -52,8 +55,8 @@ impl Words {
         let mut edited = Vec::new();
         while let Some((first, rest)) = bytes.split_first() {
             match self.words.iter().find(|(word, _)| bytes.starts_with(word)) {
-                Some((word, by)) => {
-                    edited.extend(by);
+                Some((word, new_word)) => {
+                    edited.extend(new_word);
                     bytes = &bytes[word.len()..];
                 }
                 None => {
@@ -74,28 +77,31 @@ impl StreamReader for Words {
         ControlFlow::Continue(())
     }
 
-    fn passes(&mut self, InOrder { direction, offset, bytes, .. }: InOrder<'_>) -> ControlFlow<(), Passes> {
+    fn scan_plain(
+        &mut self,
+        InOrder { direction, offset, bytes, .. }: InOrder<'_>,
+    ) -> ControlFlow<(), ScanAnswer> {
         let begins = |(word, _): &(Vec<u8>, Vec<u8>)| {
-            (0..bytes.len()).any(|at| {
-                let rest = &bytes[at..];
+            (0..bytes.len()).any(|index| {
+                let rest = &bytes[index..];
                 rest.starts_with(word) || word.starts_with(rest)
             })
         };
-        if self.never_passes {
-            return ControlFlow::Continue(Passes::Never);
+        if self.cannot_scan {
+            return ControlFlow::Continue(ScanAnswer::CannotScan);
         }
         if self.stop.as_ref().is_some_and(|stop| super::contains(bytes, stop)) {
             return ControlFlow::Break(());
         }
         if self.words.iter().any(begins) {
-            return ControlFlow::Continue(Passes::Asks);
+            return ControlFlow::Continue(ScanAnswer::AskToEdit);
         }
         assert_eq!(offset, self.input[direction].len() as u64, "bytes are asked about again, or left out");
         let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(100)]).into_owned();
         self.asked.push(Asked { offset, bytes: shown, known: 0, is_end: false, waited_ms: None });
         self.input[direction].extend_from_slice(bytes);
         self.output[direction].extend_from_slice(bytes);
-        ControlFlow::Continue(Passes::All)
+        ControlFlow::Continue(ScanAnswer::PassAll)
     }
 
     fn edit(&mut self, undecided: Undecided<'_>, sink: &mut EditSink<'_>) -> ControlFlow<()> {
@@ -112,10 +118,10 @@ impl StreamReader for Words {
             if may_hold && self.words.iter().any(|(word, _)| begun(word)) {
                 break;
             }
-            let (count, by) = match self.words.iter().find(|(word, _)| rest.starts_with(word)) {
-                Some((word, by)) => {
-                    sink.replace(word.len(), by);
-                    (word.len(), by.as_slice())
+            let (count, new_word) = match self.words.iter().find(|(word, _)| rest.starts_with(word)) {
+                Some((word, new_word)) => {
+                    sink.replace(word.len(), new_word);
+                    (word.len(), new_word.as_slice())
                 }
                 None => {
                     sink.pass(1);
@@ -123,26 +129,26 @@ impl StreamReader for Words {
                 }
             };
             self.input[direction].extend_from_slice(&rest[..count]);
-            self.output[direction].extend_from_slice(by);
+            self.output[direction].extend_from_slice(new_word);
         }
         ControlFlow::Continue(())
     }
 }
 
-/// A packet that went on, or was made. Numbers are offsets as its receiver counts.
+/// A packet that went on, or was generated. Numbers are offsets as its receiver counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Went {
     pub(crate) segment: Seg,
     pub(crate) sack: Vec<[i64; 2]>,
-    pub(crate) is_made: bool,
+    pub(crate) is_generated: bool,
 }
 
 impl Went {
     fn shown(&self) -> String {
-        let Went { segment: Seg { from, at, ack, header, data }, sack, is_made } = self;
-        let made = if *is_made { "+" } else { "" };
+        let Went { segment: Seg { direction, offset, ack, header, data }, sack, is_generated } = self;
+        let generated = if *is_generated { "+" } else { "" };
         let data = String::from_utf8_lossy(data);
-        let mut shown = format!("{made}{} {at} {data:?}", [">", "<"][*from]);
+        let mut shown = format!("{generated}{} {offset} {data:?}", [">", "<"][*direction]);
         if header.has(flag::ACK) {
             shown += &format!(" ack {ack}");
         }
@@ -151,7 +157,7 @@ impl Went {
                 shown += &format!(" {name}");
             }
         }
-        if header.is_marked {
+        if header.has_ce_mark {
             shown += " ce";
         }
         sack.iter().for_each(|[left, right]| shown += &format!(" sack {left}-{right}"));
@@ -167,7 +173,7 @@ pub(crate) struct EditedConn {
     pub(crate) isn: [u32; 2],
     pub(crate) now_ms: u64,
     pub(crate) editor: Words,
-    /// The header of the last packet that went on or was made.
+    /// The header of the last packet that went on or was generated.
     pub(crate) last: Segment,
     /// What the last packet was answered with.
     pub(crate) outcome: Outcome,
@@ -209,7 +215,7 @@ impl EditedConn {
         let mut conn = EditedConn::new([Level::Edit, Level::None], limits, Words::new(words));
         for segment in [syn(b""), syn_ack(), ack(0, 0, 0)] {
             let mut segment = segment;
-            (segment.header.mss, segment.header.knows_sack) = (Some(1000), true);
+            (segment.header.mss, segment.header.sack_permitted) = (Some(1000), true);
             conn.send(change(segment));
         }
         conn.editor.asked.clear();
@@ -226,7 +232,7 @@ impl EditedConn {
         i64::from(seq.wrapping_sub(self.seq(direction, 0)).cast_signed())
     }
 
-    /// Takes a segment. Returns it as it goes on, and the packets that are made.
+    /// Takes a segment. Returns it as it goes on, and the generated packets.
     pub(crate) fn send(&mut self, segment: Seg) -> Vec<String> {
         self.through(segment).iter().map(Went::shown).collect()
     }
@@ -236,31 +242,31 @@ impl EditedConn {
         self.pass(segment).map(|went| went.shown())
     }
 
-    /// Takes a segment. Returns it as it goes on, and the packets that are made.
+    /// Takes a segment. Returns it as it goes on, and the generated packets.
     pub(crate) fn through(&mut self, segment: Seg) -> Vec<Went> {
         let mut went: Vec<Went> = self.pass(segment).into_iter().collect();
-        while let Some(made) = self.make() {
-            went.push(made);
+        while let Some(generated) = self.generate() {
+            went.push(generated);
             assert!(went.len() < 5000, "packets without end");
         }
         went
     }
 
     fn pass(&mut self, segment: Seg) -> Option<Went> {
-        let Seg { from, at, ack, mut header, mut data } = segment;
-        header.seq = self.seq(from, at);
+        let Seg { direction, offset, ack, mut header, mut data } = segment;
+        header.seq = self.seq(direction, offset);
         if header.has(flag::ACK) {
-            header.ack = self.seq(1 - from, ack);
+            header.ack = self.seq(1 - direction, ack);
         }
-        let outcome = self.table.take(self.id, from, &header, &mut data, self.now_ms, &mut self.editor);
+        let outcome = self.table.take(self.id, direction, &header, &mut data, self.now_ms, &mut self.editor);
         self.outcome = outcome;
         if outcome.verdict != StreamVerdict::Pass {
             return None;
         }
         let edited = outcome.edited(&header);
-        if let EditedPayload::Kept { offset, len } = edited.payload {
+        if let EditedPayload::Buffered { offset, len } = edited.payload {
             data = vec![0; len];
-            self.table.copy_kept(self.id, from, offset, &mut data);
+            self.table.copy_buffered(self.id, direction, offset, &mut data);
         }
         (header.seq, header.ack) = (edited.seq, edited.ack);
         header.window = outcome.window.unwrap_or(header.window);
@@ -269,13 +275,20 @@ impl EditedConn {
             header.flags &= !flag::URG;
         }
         self.last = header;
-        Some(self.went(from, header, data, &[], false))
+        Some(self.went(direction, header, data, &[], false))
     }
 
-    fn went(&self, from: usize, header: Segment, data: Vec<u8>, sack: &[[u32; 2]], is_made: bool) -> Went {
-        let (at, ack) = (self.offset(from, header.seq), self.offset(1 - from, header.ack));
-        let sack = sack.iter().map(|block| block.map(|edge| self.offset(1 - from, edge))).collect();
-        Went { segment: Seg { from, at, ack, header, data }, sack, is_made }
+    fn went(
+        &self,
+        direction: usize,
+        header: Segment,
+        data: Vec<u8>,
+        sack: &[[u32; 2]],
+        is_generated: bool,
+    ) -> Went {
+        let (offset, ack) = (self.offset(direction, header.seq), self.offset(1 - direction, header.ack));
+        let sack = sack.iter().map(|block| block.map(|edge| self.offset(1 - direction, edge))).collect();
+        Went { segment: Seg { direction, offset, ack, header, data }, sack, is_generated }
     }
 
     /// Takes a segment that must be dropped.
@@ -294,34 +307,44 @@ impl EditedConn {
         self.last.window
     }
 
-    /// The packets that are made.
-    pub(crate) fn made(&mut self) -> Vec<String> {
-        std::iter::from_fn(|| self.make()).map(|went| went.shown()).collect()
+    /// The generated packets.
+    pub(crate) fn generated(&mut self) -> Vec<String> {
+        std::iter::from_fn(|| self.generate()).map(|went| went.shown()).collect()
     }
 
-    fn make(&mut self) -> Option<Went> {
-        let made = self.table.make()?;
-        let MadeSegment { direction, seq, ack, flags, window, timestamps, sack, is_marked, payload, .. } =
-            made;
-        let (payload, stream) = (payload.to_vec(), made.stream);
+    fn generate(&mut self) -> Option<Went> {
+        let generated = self.table.generate()?;
+        let GeneratedSegment {
+            direction,
+            seq,
+            ack,
+            flags,
+            window,
+            timestamps,
+            sack,
+            has_ce_mark,
+            payload,
+            ..
+        } = generated;
+        let (payload, stream) = (payload.to_vec(), generated.stream);
         assert_eq!(stream, self.id);
-        let header = Segment { seq, ack, flags, window, timestamps, is_marked, ..Segment::default() };
+        let header = Segment { seq, ack, flags, window, timestamps, has_ce_mark, ..Segment::default() };
         self.last = header;
         Some(self.went(direction, header, payload, &sack, true))
     }
 
-    /// Asks about all that is due at a time. Returns the packets that are made.
+    /// Asks about all that is due at a time. Returns the generated packets.
     pub(crate) fn release(&mut self, now_ms: u64) -> Vec<String> {
         self.now_ms = now_ms;
         while let Some((id, direction)) = self.table.next_due(now_ms) {
             self.table.release(id, direction, now_ms, &mut self.editor).expect("memory");
         }
-        self.made()
+        self.generated()
     }
 
     /// A SACK block for the initiator, as offsets, of one of its receiver.
     pub(crate) fn sack(&self, [left, right]: [i64; 2]) -> Option<[i64; 2]> {
-        let block = self.table.sack_of(self.id, 0, [self.seq(0, left), self.seq(0, right)])?;
+        let block = self.table.sack_to_input(self.id, 0, [self.seq(0, left), self.seq(0, right)])?;
         Some(block.map(|edge| self.offset(0, edge)))
     }
 
@@ -346,7 +369,7 @@ impl EditedConn {
         self.table.end(self.id);
         assert_eq!((self.table.payload_memory(), self.table.len()), (0, 0));
         assert_eq!((self.table.edit_records(), self.table.due_ms()), (0, None));
-        assert!(self.table.make().is_none());
+        assert!(self.table.generate().is_none());
         assert_eq!(self.table.next_due(u64::MAX), None);
     }
 }

@@ -30,22 +30,22 @@ pub(crate) const LIMITS: StreamLimits = StreamLimits {
 /// A segment of the initiator (0) or of the responder (1). Numbers are offsets: 0 is the byte behind the SYN.
 #[derive(Clone, Debug)]
 pub(crate) struct Seg {
-    pub(crate) from: usize,
-    pub(crate) at: i64,
+    pub(crate) direction: usize,
+    pub(crate) offset: i64,
     pub(crate) ack: i64,
     pub(crate) header: Segment,
     pub(crate) data: Vec<u8>,
 }
 
 /// A segment with an acknowledgment of 0 and a window of 65,535.
-pub(crate) fn seg(from: usize, at: i64, data: &[u8]) -> Seg {
+pub(crate) fn seg(direction: usize, offset: i64, data: &[u8]) -> Seg {
     let header = Segment { flags: flag::ACK, window: u16::MAX, ..Segment::default() };
-    Seg { from, at, ack: 0, header, data: data.to_vec() }
+    Seg { direction, offset, ack: 0, header, data: data.to_vec() }
 }
 
 /// A segment without data.
-pub(crate) fn ack(from: usize, at: i64, ack: i64) -> Seg {
-    seg(from, at, b"").ack(ack)
+pub(crate) fn ack(direction: usize, offset: i64, ack: i64) -> Seg {
+    seg(direction, offset, b"").ack(ack)
 }
 
 /// A SYN.
@@ -94,7 +94,7 @@ impl Seg {
     }
 
     pub(crate) fn marked(mut self) -> Seg {
-        self.header.is_marked = true;
+        self.header.has_ce_mark = true;
         self
     }
 
@@ -169,21 +169,21 @@ impl Conn {
 
     /// Takes a segment. Returns the outcome and the payload as it goes on.
     pub(crate) fn take(&mut self, segment: Seg) -> (Outcome, Vec<u8>) {
-        let Seg { from, at, ack, mut header, mut data } = segment;
-        header.seq = self.seq(from, at);
+        let Seg { direction, offset, ack, mut header, mut data } = segment;
+        header.seq = self.seq(direction, offset);
         if header.has(flag::ACK) {
-            header.ack = self.seq(1 - from, ack);
+            header.ack = self.seq(1 - direction, ack);
         }
-        let outcome = self.take_header(from, &header, &mut data);
+        let outcome = self.take_header(direction, &header, &mut data);
         (outcome, data)
     }
 
     /// Takes a segment with its numbers as they are.
-    pub(crate) fn take_header(&mut self, from: usize, header: &Segment, data: &mut [u8]) -> Outcome {
+    pub(crate) fn take_header(&mut self, direction: usize, header: &Segment, data: &mut [u8]) -> Outcome {
         let Conn { table, id, scanned, stop, .. } = self;
-        let outcome = table.take(*id, from, header, data, self.now_ms, &mut |found: InOrder<'_>| {
+        let outcome = table.take(*id, direction, header, data, self.now_ms, &mut |found: InOrder<'_>| {
             let before = &mut scanned[found.direction];
-            let end = before.last().map_or(0, |(at, bytes)| at + bytes.len() as u64);
+            let end = before.last().map_or(0, |(offset, bytes)| offset + bytes.len() as u64);
             assert!(found.offset >= end, "bytes are scanned again: {} after {end}", found.offset);
             before.push((found.offset, found.bytes.to_vec()));
             let all: Vec<u8> = before.iter().flat_map(|(_, bytes)| bytes.clone()).collect();
@@ -245,10 +245,10 @@ impl Conn {
     /// The scanned bytes of a direction by consecutive runs.
     pub(crate) fn runs(&self, direction: usize) -> Vec<(u64, Vec<u8>)> {
         let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
-        for (at, bytes) in &self.scanned[direction] {
+        for (offset, bytes) in &self.scanned[direction] {
             match runs.last_mut() {
-                Some((start, run)) if *start + run.len() as u64 == *at => run.extend(bytes),
-                _ => runs.push((*at, bytes.clone())),
+                Some((start, run)) if *start + run.len() as u64 == *offset => run.extend(bytes),
+                _ => runs.push((*offset, bytes.clone())),
             }
         }
         runs

@@ -106,7 +106,7 @@ impl Receiver {
 
     /// A segment arrives.
     pub(crate) fn receive(&mut self, segment: &Seg) {
-        let Seg { at, data, header, .. } = segment;
+        let Seg { offset: start, data, header, .. } = segment;
         let is_refused = header.is_corrupt || (header.is_signed && self.habits.refuses_signed);
         if is_refused || self.is_closed {
             return;
@@ -114,46 +114,46 @@ impl Receiver {
         let is_syn = header.has(flag::SYN);
         let is_first = self.first.is_none();
         if is_first && is_syn && !header.has(flag::ACK | flag::RST) {
-            self.first = Some(at + 1);
+            self.first = Some(start + 1);
         }
         // Data of a SYN come once, before all others.
         let Some(first) = self.first.filter(|_| !is_syn || (is_first && self.habits.takes_syn_data)) else {
             return;
         };
-        let at = at - first + i64::from(is_syn);
+        let start = start - first + i64::from(is_syn);
         if header.has(flag::RST) {
-            self.is_closed |= at == self.next;
+            self.is_closed |= start == self.next;
             return;
         }
-        let end = at + data.len() as i64;
-        let is_acceptable = end >= self.next && at <= self.edge && (data.is_empty() || at < self.edge);
+        let end = start + data.len() as i64;
+        let is_acceptable = end >= self.next && start <= self.edge && (data.is_empty() || start < self.edge);
         let is_acked = header.has(flag::ACK) || self.habits.takes_without_ack || is_syn;
         // RFC 5961 section 5.2.
         let is_false_ack = !(-65_535..=0).contains(&segment.ack) && !self.habits.takes_false_acks;
-        if !is_acceptable || !is_acked || (is_false_ack && !is_syn) || self.is_old(segment, at) {
+        if !is_acceptable || !is_acked || (is_false_ack && !is_syn) || self.is_old(segment, start) {
             return;
         }
-        let most = if self.habits.takes_beyond_window { end } else { end.min(self.edge) };
+        let max = if self.habits.takes_beyond_window { end } else { end.min(self.edge) };
         let out = header.has(flag::URG) && self.habits.takes_urgent_out;
-        for offset in at.max(self.next)..most {
+        for offset in start.max(self.next)..max {
             // The urgent byte's place: the last one of the segment.
-            let byte = if out && offset == end - 1 { b' ' } else { data[(offset - at) as usize] };
-            self.hold(offset, Held { byte, start: at, end });
+            let byte = if out && offset == end - 1 { b' ' } else { data[(offset - start) as usize] };
+            self.hold(offset, Held { byte, start, end });
         }
-        if header.has(flag::FIN) && most == end && self.fin.is_none() {
+        if header.has(flag::FIN) && max == end && self.fin.is_none() {
             self.fin = Some(end);
         }
         self.deliver();
     }
 
-    fn is_old(&mut self, segment: &Seg, at: i64) -> bool {
+    fn is_old(&mut self, segment: &Seg, start: i64) -> bool {
         let Some([value, _]) = segment.header.timestamps.filter(|_| self.habits.checks_timestamps) else {
             return false;
         };
         if self.time.is_some_and(|last| value.wrapping_sub(last).cast_signed() < 0) {
             return true;
         }
-        if at <= self.next {
+        if start <= self.next {
             self.time = Some(value);
         }
         false

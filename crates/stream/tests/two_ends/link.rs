@@ -155,8 +155,8 @@ impl Link {
         let stream = &self.streams[direction];
         if is_repeated && self.random.chance(0.7) {
             let start = at - (self.random.below(300) as usize).min(at);
-            let most = if fin { at + len } else { highest.min(at + len + self.random.below(300) as usize) };
-            return vec![packet.rebuilt(seq(start), &stream[start..most], fin)];
+            let max = if fin { at + len } else { highest.min(at + len + self.random.below(300) as usize) };
+            return vec![packet.rebuilt(seq(start), &stream[start..max], fin)];
         }
         let middle = at + self.random.below(len as u64) as usize;
         let pieces = [(at, middle, false), (middle, at + len, fin)];

@@ -116,7 +116,7 @@ impl ModelEnd {
         self.scales = repr.window_scale.map(|scale| (self.own_scale(), scale));
         self.has_timestamps = self.manner.timestamps && repr.timestamp.is_some();
         self.recent = repr.timestamp.map_or(0, |times| times.tsval);
-        self.sender.knows_sack = repr.sack_permitted;
+        self.sender.sack_permitted = repr.sack_permitted;
         self.sender.bundle = self.manner.bundle;
         let options = if self.has_timestamps { 12 } else { 0 };
         let mss = i64::from(repr.max_seg_size.unwrap_or(536)).min(self.manner.mtu as i64 - 40) - options;
@@ -247,11 +247,11 @@ impl ModelEnd {
             window_len: self.manner.receive_buffer.min(usize::from(u16::MAX)) as u16,
             window_scale: (self.number == 0 || self.scales.is_some()).then(|| self.own_scale()),
             max_seg_size: Some((self.manner.mtu - 40) as u16),
-            sack_permitted: self.manner.sack && (self.number == 0 || self.sender.knows_sack),
+            sack_permitted: self.manner.sack && (self.number == 0 || self.sender.sack_permitted),
             timestamp: self.repr(now_ms).timestamp.filter(|_| self.number == 0 || self.has_timestamps),
             ..self.repr(now_ms)
         };
-        self.sender.knows_sack &= self.manner.sack;
+        self.sender.sack_permitted &= self.manner.sack;
         self.outgoing.push(Datagram::new(self.number, &repr));
     }
 
@@ -275,7 +275,7 @@ impl ModelEnd {
         if end > len && start < end {
             repr.control = TcpControl::Fin;
         }
-        if self.sender.knows_sack && bytes.is_empty() {
+        if self.sender.sack_permitted && bytes.is_empty() {
             for (range, (left, right)) in repr.sack_ranges.iter_mut().zip(blocks) {
                 let edge = |at: i64| peer_first.wrapping_add(at as u32);
                 *range = Some((edge(left), edge(right)));

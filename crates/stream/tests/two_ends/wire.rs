@@ -1,6 +1,6 @@
 //! IPv4 packets with a TCP segment: parsing, changes, and resegmentation.
 
-use mmb_stream::{EditedPayload, MadeSegment, Outcome, Segment, StreamId, StreamTable, flag};
+use mmb_stream::{EditedPayload, GeneratedSegment, Outcome, Segment, StreamId, StreamTable, flag};
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
     IpAddress, IpProtocol, Ipv4Packet, Ipv4Repr, TcpControl, TcpOption, TcpPacket, TcpRepr, TcpSeqNumber,
@@ -97,7 +97,7 @@ impl Datagram {
                 TcpOption::WindowScale(scale) => segment.scale = Some(scale),
                 TcpOption::TimeStamp { tsval, tsecr } => segment.timestamps = Some([tsval, tsecr]),
                 TcpOption::MaxSegmentSize(mss) => segment.mss = Some(mss),
-                TcpOption::SackPermitted => segment.knows_sack = true,
+                TcpOption::SackPermitted => segment.sack_permitted = true,
                 TcpOption::SackRange(_) => segment.has_sack = true,
                 TcpOption::EndOfList => break,
                 _ => {}
@@ -139,9 +139,9 @@ impl Datagram {
         let (edited, direction) = (outcome.edited.expect("an edited segment"), self.direction());
         let bytes = match edited.payload {
             EditedPayload::Same => payload.to_vec(),
-            EditedPayload::Kept { offset, len } => {
+            EditedPayload::Buffered { offset, len } => {
                 let mut bytes = vec![0; len];
-                table.copy_kept(id, direction, offset, &mut bytes);
+                table.copy_buffered(id, direction, offset, &mut bytes);
                 bytes
             }
         };
@@ -152,7 +152,7 @@ impl Datagram {
                 repr.window_len = outcome.window.unwrap_or(repr.window_len);
                 for range in &mut repr.sack_ranges {
                     let mapped =
-                        range.and_then(|(left, right)| table.sack_of(id, 1 - direction, [left, right]));
+                        range.and_then(|(left, right)| table.sack_to_input(id, 1 - direction, [left, right]));
                     *range = mapped.map(|[left, right]| (left, right));
                 }
                 repr.sack_ranges.sort_by_key(Option::is_none);
@@ -164,22 +164,23 @@ impl Datagram {
         )
     }
 
-    /// A packet that the table has made, with the headers of this one.
-    pub(crate) fn made(&self, made: &MadeSegment<'_>) -> Datagram {
+    /// A packet that the table has generated, with the headers of this one.
+    pub(crate) fn generated(&self, generated: &GeneratedSegment<'_>) -> Datagram {
         self.with(
             |repr| {
-                repr.control = if made.flags & flag::FIN != 0 { TcpControl::Fin } else { TcpControl::None };
-                repr.seq_number = TcpSeqNumber(made.seq.cast_signed());
-                repr.ack_number = Some(TcpSeqNumber(made.ack.cast_signed()));
-                repr.window_len = made.window;
+                repr.control =
+                    if generated.flags & flag::FIN != 0 { TcpControl::Fin } else { TcpControl::None };
+                repr.seq_number = TcpSeqNumber(generated.seq.cast_signed());
+                repr.ack_number = Some(TcpSeqNumber(generated.ack.cast_signed()));
+                repr.window_len = generated.window;
                 (repr.window_scale, repr.max_seg_size, repr.sack_permitted) = (None, None, false);
                 repr.sack_ranges = [None; 3];
-                for (range, [left, right]) in repr.sack_ranges.iter_mut().zip(&made.sack) {
+                for (range, [left, right]) in repr.sack_ranges.iter_mut().zip(&generated.sack) {
                     *range = Some((*left, *right));
                 }
-                repr.timestamp = made.timestamps.map(|[value, echo]| TcpTimestampRepr::new(value, echo));
+                repr.timestamp = generated.timestamps.map(|[value, echo]| TcpTimestampRepr::new(value, echo));
             },
-            made.payload,
+            generated.payload,
         )
     }
 

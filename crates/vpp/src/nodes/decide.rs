@@ -93,7 +93,7 @@ impl PacketHost for GraphHost<'_> {
         Ok(())
     }
 
-    fn take_back(&mut self, ReturnedPacket { held, port, bytes, .. }: ReturnedPacket<'_>) -> bool {
+    fn accept_returned(&mut self, ReturnedPacket { held, port, bytes, .. }: ReturnedPacket<'_>) -> bool {
         let family = u32::from(bytes.first().is_some_and(|first| first >> 4 == 6));
         let index = match held {
             Some(number) => {

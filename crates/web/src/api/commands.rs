@@ -9,13 +9,13 @@ use axum::extract::State;
 use mmb_language::{Command, parse_command_with};
 use mmb_protocol::Request;
 use mmb_protocol::answer::{Answer, ChangeCount};
-use mmb_protocol::request::MOST_COMMANDS;
+use mmb_protocol::request::MAX_COMMANDS;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The most lines of an answer.
-const MOST_LINES: usize = 200_000;
+const MAX_LINES: usize = 200_000;
 
 /// Commands to run.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
@@ -48,9 +48,9 @@ pub(super) async fn run(
     State(context): State<Arc<Context>>,
     Body(request, _budget): Body<CommandRequest>,
 ) -> Result<Json<CommandReply>, Problem> {
-    if request.commands.len() > MOST_COMMANDS {
+    if request.commands.len() > MAX_COMMANDS {
         return Err(Problem::bad_request(format!(
-            "more than {MOST_COMMANDS} commands; a policy may have more rules"
+            "more than {MAX_COMMANDS} commands; a policy may have more rules"
         )));
     }
     let read_only = context.access.is_read_only();
@@ -77,7 +77,7 @@ pub(super) async fn run(
     if !request.files.0.is_empty() {
         sent = Request::WithFiles(request.files.0, Box::new(sent));
     }
-    let reply = context.daemon.ask_for(sent, MOST_LINES).await?;
+    let reply = context.daemon.ask_for(sent, MAX_LINES).await?;
     if has_change {
         context.forget().await;
     }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The most connections of an answer.
-const MOST: usize = 1000;
+const MAX_CONNECTIONS: usize = 1000;
 
 /// Connections in an answer, if the client does not say.
 const USUAL: usize = 100;
@@ -55,7 +55,7 @@ pub(super) async fn list(
     Params(query): Params<ConnectionQuery>,
 ) -> Result<Json<ConnectionPage>, Problem> {
     let command = command("show connections ", &query.filter)?;
-    let limit = query.limit.unwrap_or(USUAL).clamp(1, MOST);
+    let limit = query.limit.unwrap_or(USUAL).clamp(1, MAX_CONNECTIONS);
     // The first line begins the answer.
     let reply = context.daemon.ask_for(Request::Run(vec![command]), limit + 1).await?;
     let connection = |line| match line {

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The most rules of which a client asks why they do not apply.
-const MOST_ASKED: usize = 16;
+const MAX_WHY_NOT: usize = 16;
 
 /// A packet that is to be explained.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
@@ -36,8 +36,8 @@ pub(super) async fn explain(
     State(context): State<Arc<Context>>,
     Body(request, _budget): Body<ExplainRequest>,
 ) -> Result<Json<Value>, Problem> {
-    if request.why_not.len() > MOST_ASKED {
-        return Err(Problem::bad_request(format!("at most {MOST_ASKED} rules can be asked about at once")));
+    if request.why_not.len() > MAX_WHY_NOT {
+        return Err(Problem::bad_request(format!("at most {MAX_WHY_NOT} rules can be asked about at once")));
     }
     let text = saved(&context).await?;
     let explain = context.explain;

@@ -15,13 +15,13 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The most entries of an answer.
-const MOST_ENTRIES: u64 = 1000;
+const MAX_ENTRIES: u64 = 1000;
 
 /// Entries in an answer, if the client does not say.
 const USUAL_ENTRIES: u64 = 50;
 
 /// The most lines of a difference.
-const MOST_LINES: usize = 10_000;
+const MAX_LINES: usize = 10_000;
 
 /// How much of the history is asked for.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
@@ -102,7 +102,7 @@ pub(super) async fn list(
     State(context): State<Arc<Context>>,
     Params(query): Params<HistoryQuery>,
 ) -> Result<Json<HistoryPage>, Problem> {
-    let limit = query.limit.unwrap_or(USUAL_ENTRIES).clamp(1, MOST_ENTRIES);
+    let limit = query.limit.unwrap_or(USUAL_ENTRIES).clamp(1, MAX_ENTRIES);
     let history = Command::History(Some(limit)).to_string();
     let reply = context.daemon.run(&[&history, "show version"]).await?;
     let mut page = HistoryPage { entries: Vec::new(), unconfirmed: None };
@@ -130,7 +130,7 @@ pub(super) async fn diff(
     }
     let command = Command::Diff(query.from, query.to).to_string();
     // The first two lines begin the answer and tell the versions.
-    let reply = context.daemon.ask_for(Request::Run(vec![command]), MOST_LINES + 2).await?;
+    let reply = context.daemon.ask_for(Request::Run(vec![command]), MAX_LINES + 2).await?;
     let mut found = Difference { versions: DiffVersions::default(), lines: Vec::new(), more: reply.is_cut };
     for line in reply.lines {
         match line {

@@ -20,7 +20,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 /// A body of so many bytes needs no share of the budget.
-const SMALL_BODY: usize = 64 << 10;
+const SMALL_BODY_BYTES: usize = 64 << 10;
 
 /// The time for a body to arrive.
 const BODY_TIME: Duration = Duration::from_secs(60);
@@ -68,7 +68,7 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Arc<Context>> for Body<T>
             return Err(too_large());
         }
         let late = |what| move |_| Problem::new(StatusCode::REQUEST_TIMEOUT, what);
-        let share = if length <= SMALL_BODY { 0 } else { length as u32 };
+        let share = if length <= SMALL_BODY_BYTES { 0 } else { length as u32 };
         let share = Arc::clone(&context.bodies).acquire_many_owned(share);
         let share = timeout(BODY_TIME, share).await.map_err(late("too many large requests at once"))?;
         let share = share.map_err(|_| Problem::internal())?;

@@ -26,10 +26,10 @@ use std::sync::Arc;
 const COMPARISONS: u64 = 1 << 22;
 
 /// How often the policy is read again because it was changed meanwhile.
-const MOST_READS: usize = 3;
+const MAX_READS: usize = 3;
 
 /// Changed rules that an answer shows of each kind; their numbers count all.
-const MOST_SHOWN: usize = 1000;
+const MAX_SHOWN: usize = 1000;
 
 /// The text of a policy.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
@@ -118,8 +118,8 @@ impl PolicyChange {
         let mut change = PolicyChange { count: reply.change.unwrap_or_default(), ..PolicyChange::default() };
         for line in reply.lines {
             match line {
-                Answer::Added(rule) if change.added.len() < MOST_SHOWN => change.added.push(rule),
-                Answer::Removed(rule) if change.removed.len() < MOST_SHOWN => change.removed.push(rule),
+                Answer::Added(rule) if change.added.len() < MAX_SHOWN => change.added.push(rule),
+                Answer::Removed(rule) if change.removed.len() < MAX_SHOWN => change.removed.push(rule),
                 Answer::Setting(line) => change.settings.push(line),
                 Answer::Enabled(port) => change.enabled.push(port),
                 Answer::Disabled(port) => change.disabled.push(port),
@@ -288,7 +288,7 @@ async fn send(
 /// The policy in force as a text, and its entity tag.
 async fn tagged(context: &Context) -> Result<(String, String), Problem> {
     let mut before = version(context).await?;
-    for _ in 0..MOST_READS {
+    for _ in 0..MAX_READS {
         let text = saved(context).await?;
         let after = version(context).await?;
         if before == after {

@@ -15,7 +15,7 @@ const SHORTEST_PAIR: u8 = 40;
 /// Pairs of addresses that later rules use again.
 const REMEMBERED: usize = 65_536;
 /// The number of draws after which a rule may be a repetition.
-const MOST_DRAWS: usize = 64;
+const MAX_DRAWS: usize = 64;
 
 fn pairs() -> Vec<(u8, u8)> {
     let all =
@@ -24,7 +24,7 @@ fn pairs() -> Vec<(u8, u8)> {
 }
 
 /// The maximum number of tuples.
-pub(crate) fn most_tuples() -> usize {
+pub(crate) fn max_tuples() -> usize {
     pairs().len()
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn rules(
     let mut remembered: Vec<(u32, u32)> = Vec::new();
     let mut draw = move |(source_len, destination_len): (u8, u8)| {
         let mut key = (0, 0, 0, 0);
-        for _ in 0..MOST_DRAWS {
+        for _ in 0..MAX_DRAWS {
             let again = !remembered.is_empty() && random.chance(0.5);
             let (source, destination) = if again {
                 random.of(&remembered)

@@ -57,7 +57,7 @@ impl Variety {
             Variety::Usual6 => ((16..=128).step_by(4).collect(), &[false]),
             Variety::Hostile => ((0..=32).collect(), &[false, true]),
         };
-        let least = size.max(1).ilog2() + 7;
+        let min = size.max(1).ilog2() + 7;
         let mut shapes = Vec::new();
         for &source in &lengths {
             for &destination in &lengths {
@@ -70,12 +70,12 @@ impl Variety {
                 }
             }
         }
-        shapes.retain(|shape| shape.bits(self) >= least);
+        shapes.retain(|shape| shape.bits(self) >= min);
         shapes
     }
 
     /// The most tuples that a set of `size` rules can have.
-    pub(crate) fn most_tuples(self, size: usize) -> usize {
+    pub(crate) fn max_tuples(self, size: usize) -> usize {
         self.shapes(size).len()
     }
 }

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 
 const AGE_MS: u64 = 1000;
 
-fn held(places: u16, room: usize) -> HeldFragments {
-    let mut held = HeldFragments::new(Seed::repeatable(7), AGE_MS, places, room);
+fn held(slots: u16, max_bytes: usize) -> HeldFragments {
+    let mut held = HeldFragments::new(Seed::repeatable(7), AGE_MS, slots, max_bytes);
     held.prepare();
     held
 }
@@ -25,7 +25,7 @@ fn take(held: &mut HeldFragments) -> Option<(u16, Vec<u8>)> {
     let mut taken = None;
     held.take(|released| {
         assert_eq!((released.port, released.link), (PortId(3), LinkType::Sll));
-        taken = Some((released.place, released.bytes.to_vec()));
+        taken = Some((released.slot, released.bytes.to_vec()));
     });
     taken
 }
@@ -33,18 +33,18 @@ fn take(held: &mut HeldFragments) -> Option<(u16, Vec<u8>)> {
 #[test]
 fn a_datagram_waits_until_it_is_released_and_comes_out_in_order() {
     let mut held = held(8, 100);
-    let places: Vec<_> = [(1, b"one"), (2, b"two"), (1, b"six")]
+    let slots: Vec<_> = [(1, b"one"), (2, b"two"), (1, b"six")]
         .map(|(id, bytes)| hold(&mut held, 0, id, bytes).expect("there is room"))
         .into();
     assert_eq!(take(&mut held), None);
     held.release(&key(3));
     assert_eq!((take(&mut held), held.len()), (None, 3));
     held.release(&key(1));
-    assert_eq!(take(&mut held), Some((places[0], b"one".to_vec())));
-    assert_eq!(take(&mut held), Some((places[2], b"six".to_vec())));
+    assert_eq!(take(&mut held), Some((slots[0], b"one".to_vec())));
+    assert_eq!(take(&mut held), Some((slots[2], b"six".to_vec())));
     assert_eq!((take(&mut held), held.len()), (None, 1));
     held.release_all();
-    assert_eq!(take(&mut held), Some((places[1], b"two".to_vec())));
+    assert_eq!(take(&mut held), Some((slots[1], b"two".to_vec())));
     assert_eq!((held.len(), held.losses()), (0, HeldLosses::default()));
 }
 
@@ -56,7 +56,7 @@ fn what_waits_for_too_long_is_lost() {
     held.age(AGE_MS);
     assert_eq!(held.len(), 2);
     held.age(AGE_MS + 1);
-    assert_eq!((held.len(), held.losses()), (1, HeldLosses { aged: 1, crowded_out: 0 }));
+    assert_eq!((held.len(), held.losses()), (1, HeldLosses { aged: 1, evicted: 0 }));
     held.release(&key(1));
     assert_eq!(take(&mut held).expect("it is released").1, b"young");
     // Released packets that are never taken age too.
@@ -65,18 +65,18 @@ fn what_waits_for_too_long_is_lost() {
     held.age(5000);
     assert_eq!((take(&mut held), held.losses().aged), (None, 1));
     hold(&mut held, 6000, 1, b"last").expect("there is room");
-    held.give_up();
+    held.drop_all();
     assert_eq!((held.len(), held.losses().aged), (0, 1));
 }
 
 #[test]
 fn a_flood_takes_the_place_of_its_oldest() {
-    for (places, room) in [(16, 1 << 20), (4096, 1600)] {
-        let mut held = held(places, room);
+    for (slots, max_bytes) in [(16, 1 << 20), (4096, 1600)] {
+        let mut held = held(slots, max_bytes);
         for id in 0..10_000 {
             hold(&mut held, 0, id, &[id as u8; 100]).expect("the oldest makes room");
         }
-        assert_eq!((held.len(), held.losses().crowded_out), (16, 9984), "{places} {room}");
+        assert_eq!((held.len(), held.losses().evicted), (16, 9984), "{slots} {max_bytes}");
         held.release(&key(9983));
         assert_eq!(take(&mut held), None, "it made room");
         held.release(&key(9984));
@@ -87,7 +87,7 @@ fn a_flood_takes_the_place_of_its_oldest() {
 #[test]
 fn one_datagram_has_so_many_at_most() {
     let mut held = held(4000, 1 << 20);
-    for _ in 0..PIECES {
+    for _ in 0..MAX_FRAGMENTS {
         hold(&mut held, 0, 1, b"piece").expect("not too many");
     }
     assert_eq!(hold(&mut held, 0, 1, b"piece"), Err(FragmentDrop::TooMany));
@@ -102,7 +102,7 @@ fn nothing_is_held_before_there_is_memory_nor_what_is_larger_than_it() {
     assert_eq!(hold(&mut held, 0, 1, &[1; 101]), Err(FragmentDrop::NoRoom));
     hold(&mut held, 0, 1, &[1; 100]).expect("all of the room");
     hold(&mut held, 0, 1, &[2; 100]).expect("again");
-    assert_eq!((held.len(), held.losses().crowded_out), (1, 1));
+    assert_eq!((held.len(), held.losses().evicted), (1, 1));
     held.release(&key(1));
     assert_eq!(take(&mut held).expect("it is released").1, [2; 100]);
 }
@@ -133,9 +133,9 @@ fn step() -> impl Strategy<Value = Step> {
 /// A packet that must be held.
 struct Plain {
     id: u32,
-    place: u16,
+    slot: u16,
     bytes: Vec<u8>,
-    came_ms: u64,
+    arrived_ms: u64,
     released: bool,
 }
 
@@ -143,25 +143,25 @@ proptest! {
     #[test]
     fn nothing_is_changed_or_lost_uncounted(
         steps in prop::collection::vec(step(), 1..300),
-        (places, room) in prop::sample::select(&SIZES[..]),
+        (slots, max_bytes) in prop::sample::select(&SIZES[..]),
     ) {
-        let mut held = held(places as u16, room);
+        let mut held = held(slots as u16, max_bytes);
         let (mut plain, mut now_ms) = (VecDeque::<Plain>::new(), 0);
         for (number, step) in steps.into_iter().enumerate() {
             match step {
                 Step::Hold(id, len) => {
                     let bytes: Vec<u8> = (0..len).map(|at| (number * 7 + at) as u8).collect();
                     let gaps = (held.next - held.oldest) as usize - plain.len();
-                    let place = hold(&mut held, now_ms, id, &bytes).expect("the oldest makes room");
-                    let crowded_out = held.losses().crowded_out as usize;
+                    let slot = hold(&mut held, now_ms, id, &bytes).expect("the oldest makes room");
+                    let evicted = held.losses().evicted as usize;
                     let used: usize = plain.iter().map(|other| other.bytes.len()).sum();
                     // Packets that were taken out of order still occupy their bytes. The end of the ring may
                     // be unused, too.
-                    let roomy = gaps == 0 && plain.len() < places && used + 2 * LONGEST < room;
-                    prop_assert!(crowded_out == 0 || !roomy, "{crowded_out} made room without need");
-                    drop(plain.drain(..crowded_out));
-                    prop_assert!(plain.iter().all(|other| other.place != place));
-                    plain.push_back(Plain { id, place, bytes, came_ms: now_ms, released: false });
+                    let roomy = gaps == 0 && plain.len() < slots && used + 2 * LONGEST < max_bytes;
+                    prop_assert!(evicted == 0 || !roomy, "{evicted} made room without need");
+                    drop(plain.drain(..evicted));
+                    prop_assert!(plain.iter().all(|other| other.slot != slot));
+                    plain.push_back(Plain { id, slot, bytes, arrived_ms: now_ms, released: false });
                 }
                 Step::Release(id) => {
                     held.release(&key(id));
@@ -173,13 +173,13 @@ proptest! {
                 }
                 Step::Take => {
                     let expected = plain.iter().position(|other| other.released).and_then(|at| plain.remove(at));
-                    prop_assert_eq!(take(&mut held), expected.map(|other| (other.place, other.bytes)));
+                    prop_assert_eq!(take(&mut held), expected.map(|other| (other.slot, other.bytes)));
                 }
                 Step::Pass(ms) => {
                     now_ms += ms;
                     held.age(now_ms);
-                    let aged = plain.iter().take_while(|other| now_ms - other.came_ms > AGE_MS).count();
-                    prop_assert_eq!(held.losses(), HeldLosses { aged: aged as u64, crowded_out: 0 });
+                    let aged = plain.iter().take_while(|other| now_ms - other.arrived_ms > AGE_MS).count();
+                    prop_assert_eq!(held.losses(), HeldLosses { aged: aged as u64, evicted: 0 });
                     drop(plain.drain(..aged));
                 }
             }

@@ -65,14 +65,14 @@ fn a_small_range_is_for_whoever_comes() {
 
 #[test]
 fn a_number_is_the_most_that_a_host_holds() {
-    for most in [1, 5, 200, 65_536] {
-        let mut nat = limited(PortsPerHost::AtMost(most));
+    for max in [1, 5, 200, 65_536] {
+        let mut nat = limited(PortsPerHost::AtMost(max));
         for host in 1..3 {
             let sport = Some(PortMapping::within(&[(1024, 9999)]));
             let mapping = Mapping { sport, ..snat(4) };
             let (open, why) = exhaust(&mut nat, &mapping, proto::UDP, host);
             let expected =
-                if most < 8976 { (most as usize, NatError::HostLimit) } else { (8976, NatError::NoPort) };
+                if max < 8976 { (max as usize, NatError::HostLimit) } else { (8976, NatError::NoPort) };
             assert_eq!((open.len(), why), expected);
             // Further connections of an endpoint that has a port need no other port.
             let other = Tuple { ports: [1024, 80], ..udp(host, 1024, 1) };

@@ -165,11 +165,11 @@ proptest! {
     #[test]
     fn connections_come_and_go(
         seed: u64,
-        most in proptest::option::of(1_u32..5),
+        max in proptest::option::of(1_u32..5),
         steps in proptest::collection::vec(step(), 1..160),
     ) {
         let (mut nat, mappings) = (Nat::new(&SeedTree::repeatable(seed)), mappings());
-        let nat_ports_per_host = most.map_or(PortsPerHost::Share, PortsPerHost::AtMost);
+        let nat_ports_per_host = max.map_or(PortsPerHost::Share, PortsPerHost::AtMost);
         nat.configure(&ConnectionSettings { nat_ports_per_host, ..ConnectionSettings::default() });
         let mut live: Vec<Live> = Vec::new();
         for step in steps {
@@ -191,7 +191,7 @@ proptest! {
                     let mapping = &mappings[rule as usize];
                     let replies: BTreeSet<_> = live.iter().map(|other| key(&other.translated.sent.reversed())).collect();
                     let taken = |reply: &Tuple| replies.contains(&key(reply));
-                    let host_limit = most.is_some_and(|most| held(rule, &arrived, &live) >= most as usize);
+                    let host_limit = max.is_some_and(|max| held(rule, &arrived, &live) >= max as usize);
                     let host_limit = host_limit && mapping.saddr.is_some();
                     match nat.translate(RuleVersion(rule.into()), mapping, &arrived, &taken) {
                         Err(NatError::HostLimit) => prop_assert!(host_limit),

@@ -67,17 +67,17 @@ impl Outcome {
 }
 
 impl ConnectionTable {
-    fn full(of: Full) -> ConnectionTable {
+    fn full(size: Full) -> ConnectionTable {
         let mut table = ConnectionTable::new(mmb_random::Seed::repeatable(7));
-        table.configure(of.max as usize, Timeouts::default(), Pickup::Loose);
-        for number in 0..of.max {
+        table.configure(size.max as usize, Timeouts::default(), Pickup::Loose);
+        for number in 0..size.max {
             let id = table.add(0, OLD + number, proto::TCP).unwrap();
             table.establish(0, id);
-            if number >= of.established {
+            if number >= size.established {
                 table.finish(id);
             }
         }
-        assert_eq!(table.len(), of.max as usize);
+        assert_eq!(table.len(), size.max as usize);
         table
     }
 

@@ -167,16 +167,16 @@ impl Model {
         }
     }
 
-    fn outcome(&mut self, id: ConnId, direction: Direction, outcome: TcpOutcome) {
+    fn outcome(&mut self, id: ConnId, direction: Direction, outcome: TrackOutcome) {
         let timeout_ms = self.timeout_ms(&self.plain[&id]);
         let plain = self.plain.get_mut(&id).unwrap();
         let is_late = self.now_ms - plain.last_ms >= timeout_ms;
-        assert!(!is_late || outcome == TcpOutcome::Reopens);
+        assert!(!is_late || outcome == TrackOutcome::Reopens);
         match outcome {
-            TcpOutcome::Reopens | TcpOutcome::Invalid(_) => return,
-            TcpOutcome::Noted => {}
-            TcpOutcome::Moves(state) => (plain.state, plain.last_ms) = (state, self.now_ms),
-            TcpOutcome::Stays => {
+            TrackOutcome::Reopens | TrackOutcome::Invalid(_) => return,
+            TrackOutcome::Noted => {}
+            TrackOutcome::Moves(state) => (plain.state, plain.last_ms) = (state, self.now_ms),
+            TrackOutcome::Stays => {
                 plain.last_ms = self.now_ms;
                 // Ages are in units of 16 ms.
                 let age_ms = ((self.now_ms >> 4) - (plain.began_ms >> 4)) << 4;

@@ -8,11 +8,11 @@ fn reclaimable(
     table: &ConnectionTable,
     cursor: &mut ReclaimCursor,
     proto: u8,
-    most: usize,
+    max: usize,
     stop: usize,
 ) -> Vec<u32> {
     let mut reclaimable = Vec::new();
-    table.search_unreplied(cursor, (proto, most), &mut |_, connection| {
+    table.search_unreplied(cursor, (proto, max), &mut |_, connection| {
         reclaimable.push((connection.tuple(Direction::Forward).addresses[0] - 0x0a00_0000) as u32);
         reclaimable.len() == stop
     });

@@ -85,7 +85,7 @@ proptest! {
         for (flags, seq, ack, forward) in guesses {
             let direction = if forward { Forward } else { Reply };
             let (sent, acked) = if forward { (f(1), r(1)) } else { (r(1), f(1)) };
-            let near = |number: u32, guess: u32| Seq(guess).distance(Seq(number)).unsigned_abs() <= LEAST_ACK_WINDOW;
+            let near = |number: u32, guess: u32| Seq(guess).distance(Seq(number)).unsigned_abs() <= MIN_ACK_WINDOW;
             prop_assume!(!near(sent, seq) || !near(acked, ack) && flags & RST == 0);
             let kind = if SENT_TOGETHER.contains(&(flags & !UNASKED)) { Invalid::OutOfWindow } else { Invalid::BadFlags };
             let is_noted = match direction {
@@ -93,7 +93,7 @@ proptest! {
                 Reply => flags & !UNASKED == SYN | ACK,
             };
             let before = script.tracker;
-            script.comes(direction, segment(flags, seq, ack), if is_noted { Noted } else { TcpOutcome::Invalid(kind) });
+            script.comes(direction, segment(flags, seq, ack), if is_noted { Noted } else { TrackOutcome::Invalid(kind) });
             prop_assert_eq!(script.tracker, before);
         }
         script.comes(Forward, segment(ACK, f(1), r(1)).with(100), Stays);
@@ -108,34 +108,34 @@ proptest! {
             1..100),
     ) {
         let (flags, seq, ack, window, payload, window_scale) = first;
-        let opened = TcpTracker::open(&TcpSegment { flags, seq, ack, window, payload, window_scale }, Pickup::Loose);
+        let opened = ConnTracker::open(&TcpSegment { flags, seq, ack, window, payload, window_scale }, Pickup::Loose);
         let Ok((mut tracker, mut state)) = opened else { return Ok(()) };
         for (flags, seq, ack, window, payload, window_scale, forward, close) in others {
             let direction = if forward { Forward } else { Reply };
             let (own, other) = (direction as usize, 1 - direction as usize);
             let mut segment = TcpSegment { flags, seq, ack, window, payload, window_scale };
             if close {
-                segment.seq = tracker.end[own].wrapping_add(seq % 8);
-                segment.ack = tracker.end[other].wrapping_sub(ack % 8);
+                segment.seq = tracker.snd_nxt[own].wrapping_add(seq % 8);
+                segment.ack = tracker.snd_nxt[other].wrapping_sub(ack % 8);
                 segment.payload %= 100;
             }
             let before = tracker;
             let mut went_on = tracker;
             let may_go_on = state == ConnState::Established
                 || state == ConnState::Unreplied && direction == Direction::Forward;
-            let goes_on = may_go_on && went_on.goes_on(direction, || segment);
+            let is_ordinary = may_go_on && went_on.track_ordinary(direction, || segment);
             match tracker.segment(state, direction, &segment) {
                 Moves(next) => {
                     prop_assert_ne!(next, state);
-                    prop_assert!(!goes_on);
+                    prop_assert!(!is_ordinary);
                     state = next;
                 }
-                Stays => prop_assert!(!goes_on || tracker == went_on),
-                TcpOutcome::Invalid(_) | Reopens => prop_assert!(!goes_on && tracker == before),
+                Stays => prop_assert!(!is_ordinary || tracker == went_on),
+                TrackOutcome::Invalid(_) | Reopens => prop_assert!(!is_ordinary && tracker == before),
                 // In SYN-SENT, a noted segment may record a challenge.
-                Noted => prop_assert!(!goes_on && (tracker == before || state == ConnState::SynSent)),
+                Noted => prop_assert!(!is_ordinary && (tracker == before || state == ConnState::SynSent)),
             }
-            prop_assert!(goes_on || went_on == before);
+            prop_assert!(is_ordinary || went_on == before);
         }
     }
 }

@@ -14,7 +14,12 @@ fn missed() -> (TcpScript, [TcpSegment; 2]) {
 
 impl TcpScript {
     #[track_caller]
-    fn resumes(&mut self, direction: Direction, segment: TcpSegment, expected: TcpOutcome) -> &mut TcpScript {
+    fn resumes(
+        &mut self,
+        direction: Direction,
+        segment: TcpSegment,
+        expected: TrackOutcome,
+    ) -> &mut TcpScript {
         assert_eq!(self.tracker.resume(self.state, direction, &segment), expected, "{segment:?}");
         self
     }
@@ -27,10 +32,10 @@ fn numbers_that_moved_on_unseen_are_taken_anew_from_both_ends() {
         let directions = [Forward, Reply];
         script.resumes(directions[first], next[first], Stays);
         script.comes(directions[1 - first], next[1 - first], Stays);
-        // The numbers of both ends agree, so windows are checked again, and `goes_on` accepts segments.
+        // The numbers of both ends agree, so windows are checked again, and `track_ordinary` accepts segments.
         script.comes(Forward, segment(ACK, f(1), r(1)), OUT_OF_WINDOW);
         script.comes(Forward, segment(RST, f(1), 0), OUT_OF_WINDOW);
-        assert!(script.tracker.goes_on(Forward, || segment(ACK, f(10_000_010), r(10_000_020))));
+        assert!(script.tracker.track_ordinary(Forward, || segment(ACK, f(10_000_010), r(10_000_020))));
         script.comes(Forward, segment(FIN | ACK, f(10_000_010), r(10_000_020)), Moves(ConnState::FinWait));
     }
 }
@@ -42,7 +47,7 @@ fn an_old_segment_does_not_keep_a_connection_from_resuming() {
     let (mut script, [next, answer]) = missed();
     script.resumes(Forward, segment(ACK, f(9_000_000), r(9_999_000)).with(10), Stays);
     script.comes(Reply, answer, Stays).comes(Forward, next, Stays);
-    assert!(script.tracker.goes_on(Reply, || segment(ACK, r(10_000_020), f(10_000_010))));
+    assert!(script.tracker.track_ordinary(Reply, || segment(ACK, r(10_000_020), f(10_000_010))));
 }
 
 #[test]
@@ -58,7 +63,7 @@ fn an_off_path_sender_gains_nothing_from_a_connection_that_resumes() {
     script.comes(Reply, next[1], Stays).comes(Forward, next[0], Stays);
     assert_eq!(script.state, ConnState::Established);
     script.comes(Forward, forged, OUT_OF_WINDOW);
-    assert!(script.tracker.goes_on(Forward, || segment(ACK, f(10_000_010), r(10_000_020))));
+    assert!(script.tracker.track_ordinary(Forward, || segment(ACK, f(10_000_010), r(10_000_020))));
 }
 
 #[test]
@@ -68,7 +73,7 @@ fn only_established_connections_resume() {
     // Data in a SYN does not make a connection resume.
     script.comes(Reply, segment(SYN | ACK, r(0), f(6)), Moves(ConnState::SynReceived));
     script.comes(Forward, segment(ACK, f(6), r(1)), Moves(ConnState::Established));
-    assert!(script.tracker.goes_on(Forward, || segment(ACK, f(6), r(1))));
+    assert!(script.tracker.track_ordinary(Forward, || segment(ACK, f(6), r(1))));
     time_wait().resumes(Forward, segment(ACK, f(9999), r(9999)), OUT_OF_WINDOW);
     let (mut script, _) = missed();
     for flags in [SYN, SYN | ACK, RST, RST | ACK] {

@@ -246,7 +246,7 @@ impl Site {
         of_workers.iter().map(|summary| summary.expected).fold(ExpectedCounts::default(), |sum, of| {
             ExpectedCounts {
                 now: sum.now + of.now,
-                made: sum.made + of.made,
+                inserted: sum.inserted + of.inserted,
                 used: sum.used + of.used,
                 expired: sum.expired + of.expired,
             }

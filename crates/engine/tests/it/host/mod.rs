@@ -130,7 +130,7 @@ impl PacketHost for TestHost {
         Ok(())
     }
 
-    fn take_back(&mut self, returned: ReturnedPacket<'_>) -> bool {
+    fn accept_returned(&mut self, returned: ReturnedPacket<'_>) -> bool {
         self.push(returned.port, returned.bytes.to_vec());
         true
     }
@@ -139,7 +139,7 @@ impl PacketHost for TestHost {
 /// What a worker held and gives back, with the ports that it came in by.
 pub(crate) fn released(worker: &mut Worker) -> Vec<(u16, Vec<u8>)> {
     let mut all = Vec::new();
-    while let Some(Origin::Held) = worker.give_back(|returned| {
+    while let Some(Origin::Held) = worker.return_packets(|returned| {
         all.push((returned.port.0, returned.bytes.to_vec()));
         true
     }) {}

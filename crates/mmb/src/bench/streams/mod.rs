@@ -21,7 +21,7 @@ const FLOWS: u32 = 1000;
 /// Idle connections for each connection that sends.
 const IDLE: usize = 100;
 /// The most idle connections.
-const MOST_IDLE: usize = 100_000;
+const MAX_IDLE: usize = 100_000;
 /// Measures every policy.
 ///
 /// # Errors
@@ -51,7 +51,7 @@ pub(super) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<()> {
         chains.push(MeasuredChain { chain, measured });
     }
     let idle = match report::IDLE.contains(only) {
-        true => Some(plan.idle((count * IDLE).min(MOST_IDLE))?),
+        true => Some(plan.idle((count * IDLE).min(MAX_IDLE))?),
         false => None,
     };
     let payload = plan.text.len();

@@ -27,8 +27,8 @@ pub(super) struct Plan {
 impl Plan {
     pub(super) fn new(count: usize, seed: u64) -> Plan {
         let text = traffic::text(count * TRAINS.segments, seed);
-        let most = chain::CHAINS.iter().map(|chain| chain.literals).max().unwrap_or_default();
-        let literals = chain::literals(most, &text, TRAINS.segments * SEGMENT, seed);
+        let max = chain::CHAINS.iter().map(|chain| chain.literals).max().unwrap_or_default();
+        let literals = chain::literals(max, &text, TRAINS.segments * SEGMENT, seed);
         Plan { flows: traffic::flows(count, seed), text, literals, seed }
     }
 

@@ -28,7 +28,7 @@ const SERVER: Endpoint = Endpoint { address: 0xc000_0201, port: 80 };
 /// The first client's address.
 const FIRST_CLIENT: u32 = 0x0a00_0001;
 /// Milliseconds of the ends' clocks from round to round.
-const TICK: u32 = 10;
+const TICK_MS: u32 = 10;
 
 /// Offsets in a frame of Ethernet and IPv4 without options.
 const ADDRESSES: usize = 14 + 12;
@@ -266,7 +266,7 @@ impl Round {
 /// Sequence number, acknowledgment number, timestamp and its echo of a packet in a round.
 fn numbers(&Flow { isn, clock, .. }: &Flow, sent: Sent, train: usize, round: u32) -> [u32; 4] {
     let first = isn.map(|isn| isn.wrapping_add(1));
-    let time = |end: usize, ticks: u32| clock[end].wrapping_add(TICK * ticks);
+    let time = |end: usize, ticks: u32| clock[end].wrapping_add(TICK_MS * ticks);
     let offset = |segments: usize| (segments * SEGMENT) as u32;
     let before = round as usize * train;
     match sent {
@@ -351,7 +351,7 @@ mod tests {
     use mmb_packet::parse::parse;
     use mmb_packet::{Packet, ParserLimits};
 
-    const FEW: Trains = Trains { segments: 4, in_flight: 2 };
+    const TRAINS: Trains = Trains { segments: 4, in_flight: 2 };
 
     /// Sequence number, end, and acknowledgment number of each packet of a round, and whether clients sent it.
     fn sent(round: &mut Round) -> Vec<(bool, u32, u32, u32)> {
@@ -374,7 +374,7 @@ mod tests {
     #[test]
     fn streams_go_on_from_round_to_round() {
         let flows = flows(3, 7);
-        let mut round = Round::new(&flows, FEW, &text(3 * FEW.segments, 7));
+        let mut round = Round::new(&flows, TRAINS, &text(3 * TRAINS.segments, 7));
         let mut next: Vec<u32> = flows.iter().map(|flow| flow.isn[0].wrapping_add(1)).collect();
         let mut acked = next.clone();
         for number in 0..3 {

@@ -61,9 +61,9 @@ impl Derivative {
             }
             HirKind::Repetition(repetition) => {
                 let once = Derivative::of_hir(&repetition.sub);
-                let most = repetition.max.unwrap_or(repetition.min.max(1));
+                let max = repetition.max.unwrap_or(repetition.min.max(1));
                 let optional =
-                    (repetition.min..most).fold(Empty, |rest, _| or(concat(once.clone(), rest), Empty));
+                    (repetition.min..max).fold(Empty, |rest, _| or(concat(once.clone(), rest), Empty));
                 (0..repetition.min).fold(optional, |rest, _| concat(once.clone(), rest))
             }
         }

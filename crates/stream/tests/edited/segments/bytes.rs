@@ -13,7 +13,7 @@ fn bytes_in_order_pass_and_numbers_follow_the_edits() {
     // The initiator has sent 15 bytes, the responder gets 15: +3 and -3.
     assert_eq!(conn.send(seg(0, 15, b"z")), ["> 15 \"z\" ack 0"]);
     assert_eq!(conn.send(ack(1, 0, 16)), ["< 0 \"\" ack 16"]);
-    assert_eq!(conn.info().kept, [0, 0]);
+    assert_eq!(conn.info().buffered, [0, 0]);
     conn.end();
 }
 
@@ -153,7 +153,7 @@ fn early_bytes_are_absorbed_and_told_when_the_receiver_has_all() {
     assert_eq!(conn.send(seg(0, 18, b"stu")), ["+< 0 \"\" ack 3 sack 18-21 sack 6-9 sack 12-15"]);
     assert_eq!(conn.send(seg(0, 24, b"y")), ["+< 0 \"\" ack 3 sack 24-25 sack 6-9 sack 12-15"]);
     assert_eq!(conn.send(seg(0, 3, b"def")), ["> 3 \"defghi\" ack 0"]);
-    assert_eq!(conn.info().early[0], 7);
+    assert_eq!(conn.info().out_of_order[0], 7);
     conn.end();
 }
 
@@ -161,7 +161,7 @@ fn early_bytes_are_absorbed_and_told_when_the_receiver_has_all() {
 fn without_sack_on_both_sides_duplicates_have_no_blocks() {
     for refuser in [0, 1] {
         let change = |mut segment: Seg| {
-            segment.header.knows_sack &= segment.from != refuser;
+            segment.header.sack_permitted &= segment.direction != refuser;
             segment
         };
         let mut conn = EditedConn::established_with(LIMITS, &WORDS, &change);
@@ -193,16 +193,16 @@ fn a_hole_that_is_filled_leaves_no_duplicates() {
     assert_eq!(conn.send(ack(1, 0, 9)), ["< 0 \"\" ack 9"]);
     // The next hole is another one.
     assert_eq!(conn.send(seg(0, 10, b"k")), ["+< 0 \"\" ack 9 sack 10-11"]);
-    // So are those that were not made yet.
+    // So are those that were not generated yet.
     assert_eq!(conn.take(seg(0, 12, b"m")), None);
     assert_eq!(conn.take(seg(0, 9, b"jkl")), Some("> 9 \"jklm\" ack 0".to_owned()));
-    assert_eq!(conn.made(), NOTHING);
+    assert_eq!(conn.generated(), NOTHING);
     conn.end();
 }
 
 #[test]
 fn a_duplicate_has_the_timestamps_that_a_receiver_would_send() {
-    let timed = |segment: Seg| match segment.from {
+    let timed = |segment: Seg| match segment.direction {
         0 => segment.times(100, 0),
         _ => segment.times(7000, 100),
     };
@@ -225,7 +225,7 @@ fn holes_that_are_filled_let_all_go_that_is_in_order() {
     let went = conn.send(seg(0, 0, &[b'f'; 1000]));
     let heads: Vec<&str> = went.iter().map(|packet| packet.split('"').next().unwrap_or_default()).collect();
     assert_eq!(heads, ["> 0 ", "+> 1000 ", "+> 2000 ", "+> 3000 "]);
-    assert_eq!(conn.info().early[0], 0);
+    assert_eq!(conn.info().out_of_order[0], 0);
     conn.end();
 }
 

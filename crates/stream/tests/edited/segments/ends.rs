@@ -11,7 +11,7 @@ fn a_fin_goes_with_the_last_byte_of_output() {
     assert_eq!(conn.send(ack(1, 0, 7)), ["< 0 \"\" ack 4"]);
     assert_eq!(conn.send(seg(1, 0, b"bye").ack(7).fin()), ["< 0 \"bye\" ack 4 fin"]);
     assert_eq!(conn.send(ack(0, 4, 4)), ["> 7 \"\" ack 4"]);
-    assert_eq!(conn.info().kept, [0, 0]);
+    assert_eq!(conn.info().buffered, [0, 0]);
     conn.end();
 }
 
@@ -71,7 +71,7 @@ fn a_fin_waits_behind_output_that_waits() {
     let mut conn = EditedConn::established_with(LIMITS, &WORDS, &|segment| segment.window(4));
     // Five bytes of output, for four of window.
     assert_eq!(conn.send(seg(0, 0, b"up").fin()), ["> 0 \"UPPE\" ack 0"]);
-    assert_eq!(conn.info().edits[0].waiting, 1);
+    assert_eq!(conn.info().edits[0].unsent, 1);
     // Nothing is acknowledged: the receiver does not have the last byte of the edit. An advertised window is
     // not taken back, so nothing is forwarded.
     assert_eq!(conn.send(ack(1, 0, 4).window(0)), NOTHING);

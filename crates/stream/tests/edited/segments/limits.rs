@@ -24,9 +24,9 @@ fn datagram(
     let mut bytes = payload.to_vec();
     let outcome = table.take(id, direction, &mmb_stream::Segment::default(), &mut bytes, 0, editor);
     assert_eq!(outcome.verdict, StreamVerdict::Pass);
-    if let EditedPayload::Kept { offset, len } = outcome.edited.expect("a payload").payload {
+    if let EditedPayload::Buffered { offset, len } = outcome.edited.expect("a payload").payload {
         bytes = vec![0; len];
-        table.copy_kept(id, direction, offset, &mut bytes);
+        table.copy_buffered(id, direction, offset, &mut bytes);
     }
     bytes
 }
@@ -42,7 +42,7 @@ fn datagrams_are_edited_and_keep_their_borders() {
     assert_eq!(take(1, "cut"), "");
     let info = table.info(id);
     assert_eq!((info.edits[0].edits, info.edits[0].removed, info.edits[0].added), (1, 2, 5));
-    assert_eq!(info.edits.map(|edits| (edits.held, edits.waiting)), [(0, 0); 2]);
+    assert_eq!(info.edits.map(|edits| (edits.held, edits.unsent)), [(0, 0); 2]);
     assert_eq!(info.crc32c[0], crc32c::crc32c(b"an up"), "of what came");
     assert_eq!([0, 1].map(|end| table.reset_target(id, end)), [None; 2]);
     table.end(id);
@@ -59,11 +59,14 @@ fn go_on(words: &[(&str, &str)], datagrams: &[(u64, Vec<u8>)]) -> Vec<Vec<u8>> {
             while let Some((id, direction)) = table.next_due(now_ms) {
                 table.release(id, direction, now_ms, editor).expect("it goes on");
             }
-            while let Some(made) = table.make() {
+            while let Some(generated) = table.generate() {
                 // Its identification is taken from that of the last one that came.
-                let behind = taken - 1 - out.len();
-                assert_eq!((made.purpose, made.direction), (mmb_stream::MadeFor::Datagram { behind }, 0));
-                out.push(made.payload.to_vec());
+                let pending = taken - 1 - out.len();
+                assert_eq!(
+                    (generated.purpose, generated.direction),
+                    (mmb_stream::SegmentPurpose::Datagram { pending }, 0)
+                );
+                out.push(generated.payload.to_vec());
             }
         };
     let mut now = 0;
@@ -77,9 +80,9 @@ fn go_on(words: &[(&str, &str)], datagrams: &[(u64, Vec<u8>)]) -> Vec<Vec<u8>> {
         match outcome.verdict {
             StreamVerdict::Absorb => {}
             StreamVerdict::Pass => {
-                if let EditedPayload::Kept { offset, len } = outcome.edited.expect("a payload").payload {
+                if let EditedPayload::Buffered { offset, len } = outcome.edited.expect("a payload").payload {
                     bytes = vec![0; len];
-                    table.copy_kept(id, 0, offset, &mut bytes);
+                    table.copy_buffered(id, 0, offset, &mut bytes);
                 }
                 out.push(bytes);
             }
@@ -89,7 +92,7 @@ fn go_on(words: &[(&str, &str)], datagrams: &[(u64, Vec<u8>)]) -> Vec<Vec<u8>> {
     pass_time(&mut table, &mut editor, now + hold, datagrams.len(), &mut out);
     assert_eq!(out.len(), datagrams.len());
     let info = table.info(id);
-    assert_eq!((info.edits[0].held, info.edits[0].waiting), (0, 0));
+    assert_eq!((info.edits[0].held, info.edits[0].unsent), (0, 0));
     table.next_due(now + hold);
     assert_eq!(table.payload_memory(), 0);
     table.end(id);
@@ -125,13 +128,13 @@ fn a_match_over_two_datagrams_is_edited_in_the_first() {
 fn datagrams_grow_to_what_there_is_room_for() {
     let (mut table, id, _) = datagrams(LIMITS);
     let mut editor = Words::new(&[("up", "UPPER"), ("ATTACK", "(gone!!!)")]);
-    let header = mmb_stream::Segment { most_payload: Some(10), ..mmb_stream::Segment::default() };
+    let header = mmb_stream::Segment { max_payload: Some(10), ..mmb_stream::Segment::default() };
     let mut take = |table: &mut StreamTable, payload: &[u8]| {
         let mut bytes = payload.to_vec();
         let outcome = table.take(id, 0, &header, &mut bytes, 0, &mut editor);
-        if let EditedPayload::Kept { offset, len } = outcome.edited(&header).payload {
+        if let EditedPayload::Buffered { offset, len } = outcome.edited(&header).payload {
             bytes = vec![0; len];
-            table.copy_kept(id, 0, offset, &mut bytes);
+            table.copy_buffered(id, 0, offset, &mut bytes);
         }
         (outcome.verdict == StreamVerdict::Pass).then(|| String::from_utf8(bytes).expect("a text"))
     };
@@ -141,16 +144,16 @@ fn datagrams_grow_to_what_there_is_room_for() {
         "both would be 11 with what is behind"
     );
     assert_eq!(take(&mut table, b"up up x").as_deref(), Some("UPPER up x"));
-    // The same of those that are made.
+    // The same of those that are generated.
     for (payloads, expected) in
         [(["up ATT", "ACK up"], ["UPPER ATT", "ACK UPPER"]), (["ATT", "ACK up"], ["(gone!!!)", " UPPER"])]
     {
         payloads.iter().for_each(|payload| assert_eq!(take(&mut table, payload.as_bytes()), None));
-        let made: Vec<String> = std::iter::from_fn(|| {
-            table.make().map(|made| String::from_utf8_lossy(made.payload).into_owned())
+        let generated: Vec<String> = std::iter::from_fn(|| {
+            table.generate().map(|generated| String::from_utf8_lossy(generated.payload).into_owned())
         })
         .collect();
-        assert_eq!(made, expected);
+        assert_eq!(generated, expected);
     }
 }
 
@@ -188,9 +191,10 @@ fn edited_by_datagram(words: &[(&str, &str)], datagrams: &[(u64, Vec<u8>)]) -> V
     let mut at = 0;
     while at < all.len() {
         let word = words.iter().find(|(word, _)| all[at..].starts_with(word.as_bytes()));
-        let (count, by) = word.map_or((1, &all[at..=at]), |(word, by)| (word.len(), by.as_bytes()));
-        for (i, byte) in by.iter().enumerate() {
-            out[owner[if count == by.len() { at + i } else { at }]].push(*byte);
+        let (count, new_text) =
+            word.map_or((1, &all[at..=at]), |(word, new_text)| (word.len(), new_text.as_bytes()));
+        for (i, byte) in new_text.iter().enumerate() {
+            out[owner[if count == new_text.len() { at + i } else { at }]].push(*byte);
         }
         at += count;
     }
@@ -229,7 +233,7 @@ fn corrupt_datagrams_are_dropped() {
 fn a_datagram_for_which_there_is_no_memory_is_lost_alone() {
     let (mut table, id, _) = datagrams(chunks(1));
     let mut editor = Words::new(&WORDS);
-    let header = mmb_stream::Segment { most_payload: Some(1000), ..mmb_stream::Segment::default() };
+    let header = mmb_stream::Segment { max_payload: Some(1000), ..mmb_stream::Segment::default() };
     for _ in 0..2 {
         let outcome = table.take(id, 0, &header, &mut b"up".to_vec(), 0, &mut editor);
         assert_eq!(outcome.verdict, StreamVerdict::Drop(StreamDrop::NoRoom), "it may be held and kept");
@@ -241,7 +245,7 @@ fn a_datagram_for_which_there_is_no_memory_is_lost_alone() {
 #[test]
 fn datagrams_that_wait_leave_memory_for_others() {
     let (mut table, id, mut editor) = datagrams(StreamLimits { streams: 20, ..chunks(16) });
-    let header = mmb_stream::Segment { most_payload: Some(1000), ..mmb_stream::Segment::default() };
+    let header = mmb_stream::Segment { max_payload: Some(1000), ..mmb_stream::Segment::default() };
     let take = |table: &mut StreamTable, id, editor: &mut Words, payload: &[u8]| {
         table.take(id, 0, &header, &mut payload.to_vec(), 0, editor).verdict
     };
@@ -289,7 +293,7 @@ fn output_that_is_too_long_for_the_memory_breaks_the_stream() {
     // It is over, whatever comes.
     conn.drops(seg(0, 2, b"more"), StreamDrop::Broken);
     conn.drops(ack(1, 0, 0), StreamDrop::Broken);
-    assert_eq!(conn.made(), NOTHING);
+    assert_eq!(conn.generated(), NOTHING);
     conn.end();
 }
 
@@ -312,7 +316,7 @@ fn held_bytes_for_which_there_is_no_room_break_the_stream() {
     let released = conn.table.release(conn.id, 0, 100, &mut conn.editor);
     assert_eq!(released, Err(StreamDrop::Broken));
     assert_eq!(conn.table.release(conn.id, 0, 100, &mut conn.editor), Err(StreamDrop::Broken));
-    assert_eq!((conn.table.due_ms(), conn.made()), (None, vec![]));
+    assert_eq!((conn.table.due_ms(), conn.generated()), (None, vec![]));
     conn.end();
 }
 
@@ -326,9 +330,9 @@ fn kept_output_is_bounded_whatever_it_grows_to() {
         if conn.take(seg(0, at, b"upup")).is_some() || conn.outcome.verdict == StreamVerdict::Absorb {
             at += 4;
         }
-        while conn.table.make().is_some() {}
+        while conn.table.generate().is_some() {}
         // Twice the window, and the output of one packet.
-        assert!(conn.info().kept[0] <= 22_000, "{}", conn.info().kept[0]);
+        assert!(conn.info().buffered[0] <= 22_000, "{}", conn.info().buffered[0]);
     }
     assert_eq!(conn.outcome.verdict, StreamVerdict::Drop(StreamDrop::NoRoom));
     conn.end();
@@ -341,7 +345,7 @@ fn early_bytes_are_bounded() {
     conn.take(seg(0, 1000, &[b'a'; 1000]));
     conn.take(seg(0, 3000, &[b'a'; 1000]));
     conn.drops(seg(0, 5000, &[b'a'; 1000]), StreamDrop::NoRoom);
-    assert_eq!(conn.info().early[0], 2000);
+    assert_eq!(conn.info().out_of_order[0], 2000);
     conn.end();
 }
 
@@ -387,7 +391,7 @@ fn a_stream_ends_in_any_state() {
             for step in &steps[..count] {
                 step(&mut conn);
                 if makes {
-                    conn.made();
+                    conn.generated();
                 }
             }
             conn.end();
@@ -405,7 +409,7 @@ fn a_stream_that_takes_the_place_of_another_inherits_nothing() {
         conn.table.end(before);
         conn.id = conn.table.open([Level::Edit, Level::None], false, Some(&syn(b"").header), 0).unwrap();
         assert_eq!(conn.id, before, "the same place");
-        assert_eq!((conn.table.due_ms(), conn.made()), (None, vec![]));
+        assert_eq!((conn.table.due_ms(), conn.generated()), (None, vec![]));
         conn.editor = Words::new(&WORDS);
         conn.send(syn(b""));
         conn.send(syn_ack());
@@ -432,7 +436,7 @@ fn what_a_packet_could_not_carry_is_made() {
     let shown = conn.take(seg(0, 0, b"up").fin());
     assert_eq!(shown.as_deref(), Some("> 0 \"UPPER\" ack 0 fin"));
     let edited = conn.outcome.edited.expect("numbers");
-    conn.table.take_back(conn.id, 0, &edited);
-    assert_eq!(conn.made(), ["+> 0 \"UPPER\" ack 0 fin"]);
+    conn.table.requeue(conn.id, 0, &edited);
+    assert_eq!(conn.generated(), ["+> 0 \"UPPER\" ack 0 fin"]);
     conn.end();
 }

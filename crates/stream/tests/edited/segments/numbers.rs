@@ -19,7 +19,7 @@ fn removed_segments_are_acknowledged_when_all_before_them_is() {
 
 #[test]
 fn a_made_acknowledgment_has_the_receivers_numbers_and_the_senders_time() {
-    let timed = |segment: Seg| match segment.from {
+    let timed = |segment: Seg| match segment.direction {
         0 => segment.times(100, 7000),
         _ => segment.times(7000, 100),
     };
@@ -35,7 +35,7 @@ fn a_made_acknowledgment_has_the_receivers_numbers_and_the_senders_time() {
 fn an_acknowledgment_is_made_once() {
     let mut conn = conn();
     assert_eq!(conn.send(seg(0, 0, b"cut")), ["+< 0 \"\" ack 3"]);
-    assert_eq!(conn.made(), NOTHING);
+    assert_eq!(conn.generated(), NOTHING);
     // The same bytes again: the receiver is asked, and answers itself.
     assert_eq!(conn.send(seg(0, 0, b"cut")), ["> -1 \"\" ack 0"]);
     assert_eq!(conn.send(ack(1, 0, 0)), ["< 0 \"\" ack 3"]);
@@ -233,7 +233,7 @@ fn streams_of_more_than_4_gib_go_on() {
         let outcome = conn.table.take(conn.id, 0, &data, &mut bytes, 0, &mut Plain);
         let edited = outcome.edited.expect("numbers");
         assert_eq!(edited.seq, conn.seq(0, out.cast_signed()), "{at}");
-        while conn.table.make().is_some() {}
+        while conn.table.generate().is_some() {}
         let (next, out_next) = (at + 60_000, out + 60_001);
         let acked = numbers(conn.seq(1, 0), conn.seq(0, out_next.cast_signed()));
         let outcome = conn.table.take(conn.id, 1, &acked, &mut [], 0, &mut Plain);
@@ -294,7 +294,7 @@ fn more_edits_than_are_recorded_are_coarse_and_never_early() {
         told_before = told;
     }
     assert_eq!(told_before, 300 * inputs);
-    assert_eq!(conn.info().kept, [0, 0]);
+    assert_eq!(conn.info().buffered, [0, 0]);
     conn.end();
 }
 
@@ -320,9 +320,9 @@ fn quoted_numbers_are_those_of_the_sender() {
     let mut conn = conn();
     conn.send(seg(0, 0, b"ab up xy"));
     // An ICMP error quotes the segment at 8, which the sender knows as 5.
-    let input = conn.table.input_of(conn.id, 0, conn.seq(0, 8));
+    let input = conn.table.seq_to_input(conn.id, 0, conn.seq(0, 8));
     assert_eq!(conn.offset(0, input), 5);
     // Of the direction that is not edited numbers stay.
-    assert_eq!(conn.table.input_of(conn.id, 1, 12_345), 12_345);
+    assert_eq!(conn.table.seq_to_input(conn.id, 1, 12_345), 12_345);
     conn.end();
 }

@@ -20,7 +20,7 @@ fn a_stream_is_plain_until_something_is_held_or_edited() {
     assert_eq!(conn.send(seg(0, 5, b"xyz")), ["> 4 \"cxyz\" ack 0"]);
     assert_eq!(conn.send(ack(1, 0, 3)), ["< 0 \"\" ack 3"]);
     assert_eq!(conn.table.edit_records(), PLAIN);
-    assert_eq!(conn.info().kept[0], 5, "what is not acknowledged");
+    assert_eq!(conn.info().buffered[0], 5, "what is not acknowledged");
     // Sent again, it comes from what is kept.
     assert_eq!(conn.send(seg(0, 3, b"dcx?z")), ["> 3 \"dcxyz\" ack 0"]);
     assert_eq!(conn.send(ack(1, 0, 8)), ["< 0 \"\" ack 8"]);
@@ -56,7 +56,7 @@ fn a_plain_stream_is_checked_as_a_guarded_one() {
 #[test]
 fn a_stream_whose_reader_never_lets_bytes_pass_is_not_plain_again() {
     let mut conn = conn();
-    conn.editor.never_passes = true;
+    conn.editor.cannot_scan = true;
     assert_eq!(conn.table.edit_records(), PLAIN, "behind the handshake");
     assert_eq!(conn.send(seg(0, 0, b"abd")), ["> 0 \"abd\" ack 0"]);
     assert_eq!(conn.send(ack(1, 0, 3)), ["< 0 \"\" ack 3"]);

@@ -69,7 +69,7 @@ fn a_receiver_that_does_not_answer_is_given_up() {
     for now_ms in (0..120_000).step_by(100) {
         conn.now_ms = now_ms;
         broken = broken.or(conn.table.next_due(now_ms).map(|due| (due, now_ms)));
-        sent += conn.made().len();
+        sent += conn.generated().len();
     }
     assert_eq!((broken, sent), (Some(((conn.id, 0), 100_000)), 35));
     let ended = conn.table.release(conn.id, 0, 120_000, &mut conn.editor);
@@ -97,7 +97,7 @@ fn progress_keeps_a_promise_alive() {
 
 /// A receiver that has room for two of five bytes, and is full.
 fn full() -> EditedConn {
-    let mut conn = EditedConn::established_with(LIMITS, &WORDS, &|segment| match segment.from {
+    let mut conn = EditedConn::established_with(LIMITS, &WORDS, &|segment| match segment.direction {
         0 => segment,
         _ => segment.window(2),
     });

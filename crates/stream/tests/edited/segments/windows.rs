@@ -5,7 +5,7 @@ use mmb_stream::{Level, StreamDrop, StreamLimits, flag};
 
 /// A connection whose receiver offers so many bytes.
 fn narrow(window: u16) -> EditedConn {
-    EditedConn::established_with(LIMITS, &WORDS, &|segment| match segment.from {
+    EditedConn::established_with(LIMITS, &WORDS, &|segment| match segment.direction {
         0 => segment,
         _ => segment.window(window),
     })
@@ -16,7 +16,7 @@ fn output_that_finds_no_room_waits() {
     let mut conn = narrow(6);
     // Ten bytes of output for six of window.
     assert_eq!(conn.send(seg(0, 0, b"upup")), ["> 0 \"UPPERU\" ack 0"]);
-    assert_eq!((conn.info().edits[0].waiting, conn.info().kept[0]), (4, 10));
+    assert_eq!((conn.info().edits[0].unsent, conn.info().buffered[0]), (4, 10));
     // The initiator's four bytes end at the receiver's byte 10, which is four beyond its window. So no window
     // is left of the six bytes that were advertised. An advertised window is not taken back.
     assert_eq!(conn.send(ack(1, 0, 5).window(1)), ["< 0 \"\" ack 2"]);
@@ -26,7 +26,7 @@ fn output_that_finds_no_room_waits() {
     // Eight of the ten are free behind the two.
     assert_eq!(conn.last.window, u16::MAX, "the initiator's own field");
     assert_eq!(conn.window(ack(1, 0, 10).window(8)), 8);
-    assert_eq!(conn.info().kept[0], 0);
+    assert_eq!(conn.info().buffered[0], 0);
     conn.end();
 }
 
@@ -298,8 +298,8 @@ fn a_path_with_a_smaller_mtu_bounds_what_is_cut() {
     let word = "w".repeat(2000);
     let mut conn = EditedConn::established(&[("up", &word)]);
     conn.send(seg(0, 0, &[b'a'; 1000]));
-    conn.table.bound_payload(conn.id, 0, 600);
-    conn.table.bound_payload(conn.id, 0, 800);
+    conn.table.limit_payload(conn.id, 0, 600);
+    conn.table.limit_payload(conn.id, 0, 800);
     let went = conn.send(seg(0, 1000, b"up"));
     let lengths: Vec<_> = went.iter().map(|packet| packet.matches('w').count()).collect();
     assert_eq!(lengths, [600, 600, 600, 200]);
@@ -354,8 +354,8 @@ fn many_streams_make_packets_in_turns() {
     assert_eq!(id, other.id);
     other.table.release(id, direction, 100, &mut other.editor).expect("memory");
     let mut streams = Vec::new();
-    while let Some(made) = other.table.make() {
-        streams.push(made.stream);
+    while let Some(generated) = other.table.generate() {
+        streams.push(generated.stream);
     }
     let place = streams.iter().position(|stream| *stream == other.id).expect("its packet");
     assert!(place <= 16 && streams.len() > 100, "{place} of {}", streams.len());

@@ -15,7 +15,7 @@ pub(super) struct Receiver {
     pub(super) read: usize,
     buffer: i64,
     pub(super) next: i64,
-    early: BTreeMap<i64, Vec<u8>>,
+    out_of_order: BTreeMap<i64, Vec<u8>>,
     fin: Option<i64>,
     /// The ranges beyond holes, that of the latest segment first; before them what came twice.
     blocks: Vec<(i64, i64)>,
@@ -36,7 +36,7 @@ impl Receiver {
             read: 0,
             buffer,
             next: 0,
-            early: BTreeMap::new(),
+            out_of_order: BTreeMap::new(),
             fin: None,
             blocks: Vec::new(),
             twice: None,
@@ -71,7 +71,7 @@ impl Receiver {
         if has_fin && end <= self.edge {
             self.fin = self.fin.or(Some(end));
         }
-        let had_holes = !self.early.is_empty();
+        let had_holes = !self.out_of_order.is_empty();
         if at < self.next && !data.is_empty() {
             self.twice = Some((at, end.min(self.next)));
         }
@@ -111,14 +111,14 @@ impl Receiver {
             !touches
         });
         self.blocks.insert(0, (left, right));
-        let longest = self.early.entry(at).or_default();
+        let longest = self.out_of_order.entry(at).or_default();
         if longest.len() < bytes.len() {
             *longest = bytes.to_vec();
         }
     }
 
     fn take_early(&mut self) {
-        while let Some(entry) = self.early.first_entry().filter(|entry| *entry.key() <= self.next) {
+        while let Some(entry) = self.out_of_order.first_entry().filter(|entry| *entry.key() <= self.next) {
             let (at, bytes) = entry.remove_entry();
             let old = ((self.next - at) as usize).min(bytes.len());
             self.bytes.extend_from_slice(&bytes[old..]);
@@ -129,8 +129,8 @@ impl Receiver {
     }
 
     /// Lets the application read. An acknowledgment is due if the window opens much.
-    pub(super) fn read(&mut self, most: usize, now_ms: u64) {
-        self.read = (self.read + most).min(self.bytes.len());
+    pub(super) fn read(&mut self, max: usize, now_ms: u64) {
+        self.read = (self.read + max).min(self.bytes.len());
         let opens = self.read as i64 + self.buffer - self.edge;
         if opens >= (2 * self.mss).min(self.buffer / 2).max(1) {
             self.ask(now_ms);

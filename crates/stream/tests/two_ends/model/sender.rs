@@ -5,8 +5,8 @@
 
 /// The least retransmission timeout in milliseconds, as in Linux, and the largest one. Two minutes would make
 /// tests of bad links long.
-const LEAST_RTO_MS: u64 = 200;
-const MOST_RTO_MS: u64 = 5_000;
+const MIN_RTO_MS: u64 = 200;
+const MAX_RTO_MS: u64 = 5_000;
 /// Segments that a connection begins with (RFC 6928).
 const INITIAL_WINDOW: i64 = 10;
 /// Duplicates that show a loss.
@@ -68,7 +68,7 @@ pub(super) struct Sender {
     pub(super) mss: i64,
     /// Segments that leave in one packet.
     pub(super) bundle: i64,
-    pub(super) knows_sack: bool,
+    pub(super) sack_permitted: bool,
     pub(super) una: i64,
     pub(super) next: i64,
     edge: i64,
@@ -99,7 +99,7 @@ impl Sender {
             buffer: buffer as i64,
             mss: 536,
             bundle: 1,
-            knows_sack: false,
+            sack_permitted: false,
             una: 0,
             next: 0,
             edge: 0,
@@ -135,8 +135,8 @@ impl Sender {
 
     fn rto_ms(&self) -> u64 {
         let (srtt, var) = self.srtt_ms.unwrap_or((1000, 0));
-        let base = (srtt + (4 * var).max(LEAST_RTO_MS)).min(MOST_RTO_MS);
-        (base << self.backoff.min(8)).min(MOST_RTO_MS)
+        let base = (srtt + (4 * var).max(MIN_RTO_MS)).min(MAX_RTO_MS);
+        (base << self.backoff.min(8)).min(MAX_RTO_MS)
     }
 
     fn sample(&mut self, rtt_ms: u64) {
@@ -154,7 +154,7 @@ impl Sender {
             .filter(|flight| flight.is_in_pipe())
             .map(|flight| flight.end - flight.start)
             .sum();
-        let left = if self.knows_sack { 0 } else { self.duplicates as i64 * self.mss };
+        let left = if self.sack_permitted { 0 } else { self.duplicates as i64 * self.mss };
         (pipe - left).max(0)
     }
 
@@ -215,7 +215,7 @@ impl Sender {
                 self.congestion = self.threshold.max(2 * self.mss);
             }
             // NewReno: a partial acknowledgment shows the next loss.
-            Some(_) if !self.knows_sack => {
+            Some(_) if !self.sack_permitted => {
                 if let Some(first) = self.flights.first_mut() {
                     (first.is_lost, first.is_again) = (true, false);
                 }
@@ -227,7 +227,7 @@ impl Sender {
     }
 
     fn take_blocks(&mut self, sack: &[(i64, i64)]) {
-        for &(left, right) in sack.iter().filter(|_| self.knows_sack) {
+        for &(left, right) in sack.iter().filter(|_| self.sack_permitted) {
             // Blocks below the acknowledgment tell what came twice (RFC 2883).
             if left < self.una || right > self.next || left >= right {
                 continue;
@@ -251,7 +251,7 @@ impl Sender {
 
     fn find_losses(&mut self) {
         let mut has_lost = false;
-        if self.knows_sack {
+        if self.sack_permitted {
             let reordering_ms = self.srtt_ms.map_or(0, |(srtt, _)| srtt / 4).max(1);
             let mut above = self.flights.iter().filter(|flight| flight.is_sacked).count();
             for flight in &mut self.flights {
@@ -322,7 +322,7 @@ impl Sender {
         }
         if self.persist_ms.is_some_and(|at| at <= now_ms) {
             self.persists += 1;
-            self.persist_ms = Some(now_ms + (self.rto_ms() << self.persists.min(8)).min(MOST_RTO_MS));
+            self.persist_ms = Some(now_ms + (self.rto_ms() << self.persists.min(8)).min(MAX_RTO_MS));
             // What fits into a small window goes.
             if self.edge <= self.next || !self.send_new(now_ms, &mut sent, true) {
                 sent.push(Sending::Probe);
@@ -357,10 +357,9 @@ impl Sender {
             return false;
         }
         let room = self.congestion - self.pipe();
-        let most =
-            if is_forced { self.mss } else { (self.mss * self.bundle).min(room / self.mss * self.mss) };
+        let max = if is_forced { self.mss } else { (self.mss * self.bundle).min(room / self.mss * self.mss) };
         let by_window = (self.edge - start).min(self.una + self.buffer - start);
-        let count = (self.len - start).min(most).min(by_window).max(0);
+        let count = (self.len - start).min(max).min(by_window).max(0);
         let is_last = start + count == self.len;
         let is_fin_alone = start == self.len;
         let is_whole = count > 0 && (count >= self.mss || is_last || self.flights.is_empty() || is_forced);

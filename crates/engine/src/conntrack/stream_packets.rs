@@ -4,7 +4,7 @@
 //! A generated packet has the headers that the last packet of the same end had on arrival
 //! ([`EditedConnection`]). The stream provides its numbers and bytes.
 
-use super::edited::EditedConnection;
+use super::edited_connections::EditedConnection;
 use super::helper_control::ControlConnection;
 use super::stream_follow::{Followed, StreamPacket};
 use super::stream_header::edit_segment;
@@ -14,13 +14,13 @@ use super::streams::{FollowedStream, ReceiverReset, StreamEnd, StreamPhase, Stre
 use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
 use crate::drop::DropReason;
-use crate::made::{HeaderTemplate, MadeKind, ResetNumbers};
+use crate::generated::{GeneratedKind, HeaderTemplate, ResetNumbers};
 use crate::verdict::ReturnedPacket;
 use mmb_base::Id;
 use mmb_conn::{CloseReason, ConnId, Direction};
 use mmb_packet::{Layout, Packet, proto};
 use mmb_rewrite::NotApplied;
-use mmb_stream::{AckSpace, MadeFor, Outcome, ResetTarget, Segment, StreamDrop, StreamId};
+use mmb_stream::{AckSpace, Outcome, ResetTarget, Segment, SegmentPurpose, StreamDrop, StreamId};
 
 impl Conntrack {
     /// See [`Worker::set_ack_space`](crate::Worker::set_ack_space).
@@ -33,16 +33,16 @@ impl Conntrack {
     /// fit, the packet is absorbed and the stream generates packets instead.
     pub(super) fn edit_packet(
         &mut self,
-        of: StreamPacket,
+        stream_packet: StreamPacket,
         stream: StreamId,
         (segment, outcome): (&Segment, &Outcome),
         packet: &mut Packet<'_>,
         layout: &mut Layout,
     ) -> Followed {
-        if outcome.keeps(segment) {
+        if outcome.leaves_unchanged(segment) {
             return Followed::Passes;
         }
-        let (id, direction) = of.member;
+        let (id, direction) = stream_packet.member;
         let shift = self.ack_shift(id, direction);
         let table = &mut self.state.streams.table;
         let back = 1 - direction as usize;
@@ -50,8 +50,8 @@ impl Conntrack {
             (outcome, shift),
             packet,
             layout,
-            |offset, bytes| table.copy_kept(stream, direction as usize, offset, bytes),
-            |block| table.sack_of(stream, back, block),
+            |offset, bytes| table.copy_buffered(stream, direction as usize, offset, bytes),
+            |block| table.sack_to_input(stream, back, block),
         );
         if has_room {
             return Followed::Passes;
@@ -62,7 +62,7 @@ impl Conntrack {
             return Followed::Passes;
         }
         if let Some(edited) = &outcome.edited {
-            table.take_back(stream, direction as usize, edited);
+            table.requeue(stream, direction as usize, edited);
         }
         Followed::Absorbed
     }
@@ -77,31 +77,31 @@ impl Conntrack {
     #[inline]
     pub(super) fn note_headers(
         &mut self,
-        of: &StreamPacket,
+        stream_packet: &StreamPacket,
         id: FollowedId,
         packet: &Packet<'_>,
         layout: &Layout,
     ) {
         let Streams { followed, edited, .. } = &mut self.state.streams;
         let Some(edited) = followed[id].edited.map(|id| &mut edited[id]) else { return };
-        let (member, direction) = of.member;
+        let (member, direction) = stream_packet.member;
         edited.member = Some(member);
-        HeaderTemplate::keep(&mut edited.headers[direction as usize], packet, layout);
+        HeaderTemplate::store(&mut edited.headers[direction as usize], packet, layout);
     }
 
     /// Passes the next packet that a stream generates to `out`. Returns `None` if there is none, and
     /// `Some(None)` if a packet was generated and not sent. `out` returns false if no buffer is free: the
     /// packet is then lost as if the network had lost it, and not counted.
-    pub(crate) fn give_segment(
+    pub(crate) fn return_segment(
         &mut self,
         out: &mut impl FnMut(ReturnedPacket<'_>) -> bool,
-    ) -> Option<Option<MadeKind>> {
-        let Conntrack { table, state, made_bytes, .. } = self;
+    ) -> Option<Option<GeneratedKind>> {
+        let Conntrack { table, state, generated_bytes, .. } = self;
         let Streams { table: streams, followed, edited, .. } = &mut state.streams;
-        let made = streams.make()?;
+        let made = streams.generate()?;
         let kind = match made.purpose {
-            MadeFor::Data | MadeFor::Datagram { .. } => MadeKind::Data,
-            MadeFor::Acknowledgment => MadeKind::Acknowledgment,
+            SegmentPurpose::Data | SegmentPurpose::Datagram { .. } => GeneratedKind::Data,
+            SegmentPurpose::Acknowledgment => GeneratedKind::Acknowledgment,
         };
         let direction = if made.direction == 0 { Direction::Forward } else { Direction::Reply };
         let known = FollowedId::new(made.owner).and_then(|id| followed[id].edited).map(|id| edited[id]);
@@ -114,9 +114,9 @@ impl Conntrack {
         let Some(headers) = headers[direction as usize] else { return Some(None) };
         let ports = table.tuples(member)[direction as usize].ports;
         let shift = table.ids(member).extension.map_or(0, |id| state.extensions.get(id).ack(direction));
-        headers.segment(ports, shift, &made, made_bytes);
+        headers.segment(ports, shift, &made, generated_bytes);
         let returned =
-            ReturnedPacket { held: None, port: headers.port(), link: headers.link(), bytes: made_bytes };
+            ReturnedPacket { held: None, port: headers.port(), link: headers.link(), bytes: generated_bytes };
         Some(out(returned).then_some(kind))
     }
 
@@ -143,7 +143,7 @@ impl Conntrack {
         if !self.state.streams.table.is_unshifted(stream) {
             [Direction::Forward, Direction::Reply]
                 .into_iter()
-                .for_each(|known| self.table.forget(member, known));
+                .for_each(|known| self.table.clear_verdict(member, known));
         }
     }
 
@@ -152,7 +152,7 @@ impl Conntrack {
     pub(super) fn release_other(&mut self, snapshot: &Snapshot, id: FollowedId, direction: usize) {
         let Streams { followed, tools, .. } = &self.state.streams;
         let Some(stream) = followed[id].stream else { return };
-        if followed[id].http().is_some_and(|http| tools.http.may_go_on(http, 1 - direction)) {
+        if followed[id].http().is_some_and(|http| tools.http.may_resume(http, 1 - direction)) {
             self.release_stream(snapshot, stream, 1 - direction);
         }
     }
@@ -182,18 +182,18 @@ impl Conntrack {
         let mut search = StreamSearch::new(rules, (search, searches), (tools, &state.cells), control);
         let released = table.release(stream, direction, state.now_ms, &mut search);
         let found = search.into_found();
-        self.tell_found(snapshot, member, &found);
+        self.send_found_events(snapshot, member, &found);
         self.forget_numbers(member, stream);
         let end = match (released, found.decided) {
             (Ok(()), _) => return,
             (Err(_), Some(decided)) => {
-                self.tell_end(snapshot, member, decided);
+                self.send_end(snapshot, member, decided);
                 let Decided { fired: Fired { slot, .. }, closes } = decided;
-                let tells = match closes {
+                let receiver_reset = match closes {
                     true => ReceiverReset::Each(self.reset_both_by_headers(member, id)),
                     false => ReceiverReset::Never,
                 };
-                StreamEnd { reason: DropReason::Rule, by: Some(slot), answers: closes, tells }
+                StreamEnd { reason: DropReason::Rule, rule: Some(slot), answers: closes, receiver_reset }
             }
             (Err(why), None) => {
                 let reason = match why {
@@ -202,8 +202,8 @@ impl Conntrack {
                     _ if found.has_no_room => DropReason::StreamNoRoom,
                     _ => DropReason::StreamHeld,
                 };
-                let tells = ReceiverReset::Each(self.reset_both_by_headers(member, id));
-                StreamEnd { reason, by: None, answers: true, tells }
+                let receiver_reset = ReceiverReset::Each(self.reset_both_by_headers(member, id));
+                StreamEnd { reason, rule: None, answers: true, receiver_reset }
             }
         };
         self.state.streams.stop(id, end);
@@ -220,7 +220,7 @@ impl Conntrack {
         };
         let headers = self.state.streams.edited[edited].headers;
         for direction in [Direction::Forward, Direction::Reply] {
-            let target = self.state.streams.table.reset_target(stream, direction.turned() as usize);
+            let target = self.state.streams.table.reset_target(stream, direction.opposite() as usize);
             targets[direction as usize] =
                 headers[direction as usize].and_then(|headers| Some((headers, target?)));
         }
@@ -230,7 +230,7 @@ impl Conntrack {
                 let shift = self.ack_shift(member, direction);
                 let ports = self.table.tuples(member)[direction as usize].ports;
                 let numbers = ResetNumbers { seq, ack: ack.map(|ack| ack.wrapping_sub(shift)) };
-                self.made.push(headers.reset(ports, numbers));
+                self.generated.push(headers.reset(ports, numbers));
             }
         }
         self.reset(member);
@@ -247,9 +247,10 @@ impl Conntrack {
             streams.followed[id].stream.is_some_and(|stream| !streams.table.is_unshifted(stream))
         };
         let Some(id) = followed.filter(|id| is_shifted(*id)) else { return self.end(member, reason) };
-        let tells = ReceiverReset::Each(self.reset_both_by_headers(member, id));
-        self.state
-            .streams
-            .stop(id, StreamEnd { reason: DropReason::StreamLost, by: None, answers: true, tells });
+        let receiver_reset = ReceiverReset::Each(self.reset_both_by_headers(member, id));
+        self.state.streams.stop(
+            id,
+            StreamEnd { reason: DropReason::StreamLost, rule: None, answers: true, receiver_reset },
+        );
     }
 }

@@ -2,13 +2,13 @@
 //! ones.
 
 use super::assess::Assessment;
-use super::cache::VerdictId;
+use super::cached_unreplied::CachedUnreplied;
 use super::commit::PacketRules;
+use super::connection_update::Touched;
 use super::flow_state::FlowState;
 use super::key::PacketKind;
-use super::reliant::ReliantConnections;
-use super::touch::Touched;
 use super::tracking::Conntrack;
+use super::verdict_cache::VerdictId;
 use crate::compiled::Snapshot;
 use crate::drop::DropReason;
 use mmb_base::Id;
@@ -47,18 +47,18 @@ impl Conntrack {
             return self.some_cached;
         }
         self.found.iter().flatten().for_each(|(id, _)| self.state.cache.prefetch(*id));
-        let mut reliant = ReliantConnections::default();
-        for &(at, kind) in &self.lookups.of {
-            if let FlowState::Existing(id, direction) = self.flow_states[usize::from(at)]
+        let mut cached_unreplied = CachedUnreplied::default();
+        for &(index, kind) in &self.lookup_keys.packets {
+            if let FlowState::Existing(id, direction) = self.flow_states[usize::from(index)]
                 && kind.is_mid_flow()
-                && let Some(cached) = self.state.cache.of(id, direction)
-                && self.outlasts_vector(snapshot, id, &mut reliant)
+                && let Some(cached) = self.state.cache.verdict_id(id, direction)
+                && self.survives_vector(snapshot, id, &mut cached_unreplied)
             {
-                self.cached[usize::from(at)] = Some(cached);
+                self.cached[usize::from(index)] = Some(cached);
                 self.state.cache.verdict(cached).into_iter().for_each(prefetch);
             }
         }
-        self.reliant = reliant;
+        self.cached_unreplied = cached_unreplied;
         let cells = &snapshot.cells[self.state.worker];
         for (cached, packet) in self.cached.iter_mut().zip(packets) {
             let Some(id) = *cached else { continue };
@@ -75,15 +75,20 @@ impl Conntrack {
     /// Whether the cached verdicts of a connection hold for all mid-flow packets of the vector. They hold if
     /// the connection is lasting. They also hold if it is unreplied and will not be evicted within the
     /// vector, unless rules match on `ct` states: its first reply changes the state. In the second case the
-    /// connection is added to `reliant`, so that its port is not reclaimed.
+    /// connection is added to `cached_unreplied`, so that its port is not reclaimed.
     #[inline]
-    fn outlasts_vector(&self, snapshot: &Snapshot, id: ConnId, reliant: &mut ReliantConnections) -> bool {
+    fn survives_vector(
+        &self,
+        snapshot: &Snapshot,
+        id: ConnId,
+        cached_unreplied: &mut CachedUnreplied,
+    ) -> bool {
         if self.table.is_lasting(id, self.state.now_ms) {
             return true;
         }
         let outlasts = snapshot.ct_rules == 0 && self.table.is_unreplied_and_safe(id, self.state.now_ms);
         if outlasts {
-            reliant.add(id);
+            cached_unreplied.add(id);
         }
         outlasts
     }
@@ -91,11 +96,11 @@ impl Conntrack {
     /// Whether a packet needs no classification: the quick pass took it, it has a cached verdict, it belongs
     /// to another worker, or it is refused or held.
     #[inline]
-    pub(crate) fn needs_no_rules(&self, at: usize) -> bool {
-        self.is_taken(at)
-            || self.cached[at].is_some()
+    pub(crate) fn needs_no_rules(&self, index: usize) -> bool {
+        self.is_taken(index)
+            || self.cached[index].is_some()
             || matches!(
-                self.flow_states[at],
+                self.flow_states[index],
                 FlowState::OtherWorker(_) | FlowState::Refused(_) | FlowState::Held(_)
             )
     }
@@ -106,14 +111,14 @@ impl Conntrack {
     pub(crate) fn apply_cached(
         &mut self,
         snapshot: &Snapshot,
-        at: usize,
+        index: usize,
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> CachedOutcome {
-        let Some((cached, member)) = self.cached(at) else { return CachedOutcome::None };
+        let Some((cached, member)) = self.cached(index) else { return CachedOutcome::None };
         let Some(verdict) = self.state.cache.verdict(cached) else { return CachedOutcome::None };
         let rules = (cached, verdict.drops, verdict.edits);
-        self.apply_verdict(snapshot, at, (packet, layout), member, rules)
+        self.apply_verdict(snapshot, index, (packet, layout), member, rules)
     }
 
     /// Like [`Conntrack::apply_cached`], for a packet that may also match per-packet rules besides those of
@@ -123,12 +128,12 @@ impl Conntrack {
     pub(crate) fn apply_verdict(
         &mut self,
         snapshot: &Snapshot,
-        at: usize,
+        index: usize,
         (packet, layout): (&Packet<'_>, &Layout),
         member: (ConnId, Direction),
         (cached, drops, edits): (VerdictId, bool, bool),
     ) -> CachedOutcome {
-        if !self.is_cache_current(at, member, packet.port) {
+        if !self.is_cache_current(index, member, packet.port) {
             // An earlier packet of this vector has ended the connection. This packet was not classified: it
             // is a late segment.
             return CachedOutcome::Refused(DropReason::ConnInvalid);
@@ -150,7 +155,7 @@ impl Conntrack {
             self.pass_invalid(member, packet);
         }
         if validity == Ok(Touched::Tracked) && self.is_plain(member.0, cached) && self.was_offered(member) {
-            self.table.know(member.0, member.1, packet.port);
+            self.table.cache_verdict(member.0, member.1, packet.port);
         }
         if drops { CachedOutcome::Drop(cached) } else { CachedOutcome::Pass { cached, member, edits } }
     }
@@ -189,12 +194,12 @@ impl Conntrack {
     pub(crate) fn cacheable(
         &self,
         snapshot: &Snapshot,
-        at: usize,
+        index: usize,
         assessment: &Assessment,
     ) -> Option<(ConnId, Direction)> {
         let FlowState::Existing(id, direction) = assessment.flow_state else { return None };
         let is_alike = snapshot.caches_verdicts()
-            && self.is_mid_flow(at)
+            && self.is_mid_flow(index)
             && assessment.invalid.is_none()
             && (snapshot.ct_rules == 0 || self.is_lasting(id));
         is_alike.then_some((id, direction))
@@ -213,7 +218,7 @@ impl Conntrack {
         // The quick pass counted these packets under the verdict that this one replaces.
         let unfolded = self.table.fold(member.0);
         self.state.credit(unfolded);
-        self.table.forget(member.0, member.1);
+        self.table.clear_verdict(member.0, member.1);
         let edits = rules.applied.iter().any(|&slot| snapshot.actions.at(slot.index()).edit().is_some());
         self.state.cache.set(member, port, (rules.applied, candidates), drops, edits);
     }
@@ -221,8 +226,8 @@ impl Conntrack {
     /// Whether a packet matches the same rules as the other mid-flow packets of its connection and direction,
     /// as long as rules match only on the tuple and ports.
     #[inline]
-    pub(super) fn is_mid_flow(&self, at: usize) -> bool {
-        self.lookups.kind_of(at).is_some_and(PacketKind::is_mid_flow)
+    pub(super) fn is_mid_flow(&self, index: usize) -> bool {
+        self.lookup_keys.kind_of(index).is_some_and(PacketKind::is_mid_flow)
     }
 
     /// Whether packets of a connection pass with a cached verdict, and only the translation of addresses and
@@ -241,8 +246,8 @@ impl Conntrack {
 
     /// A packet's cached verdict, and its connection and direction.
     #[inline]
-    pub(crate) fn cached(&self, at: usize) -> Option<(VerdictId, (ConnId, Direction))> {
-        match (self.cached[at], self.flow_states[at]) {
+    pub(crate) fn cached(&self, index: usize) -> Option<(VerdictId, (ConnId, Direction))> {
+        match (self.cached[index], self.flow_states[index]) {
             (Some(cached), FlowState::Existing(id, direction)) => Some((cached, (id, direction))),
             _ => None,
         }
@@ -251,15 +256,15 @@ impl Conntrack {
     /// Whether a packet still has the connection and the cached verdict of its lookup, after earlier packets
     /// of the vector were processed.
     #[inline]
-    pub(crate) fn is_cache_current(&self, at: usize, member: (ConnId, Direction), port: PortId) -> bool {
+    pub(crate) fn is_cache_current(&self, index: usize, member: (ConnId, Direction), port: PortId) -> bool {
         !self.stale
-            || (self.state.cache.of(member.0, member.1) == self.cached[at]
-                && matches!(self.flow_state(at, port), FlowState::Existing(id, direction) if (id, direction) == member))
+            || (self.state.cache.verdict_id(member.0, member.1) == self.cached[index]
+                && matches!(self.flow_state(index, port), FlowState::Existing(id, direction) if (id, direction) == member))
     }
 
     /// The existing connection of a packet, and the direction of the packet.
-    pub(crate) fn member(&self, at: usize, packet: &Packet<'_>) -> Option<(ConnId, Direction)> {
-        match self.flow_state(at, packet.port) {
+    pub(crate) fn member(&self, index: usize, packet: &Packet<'_>) -> Option<(ConnId, Direction)> {
+        match self.flow_state(index, packet.port) {
             FlowState::Existing(id, direction) => Some((id, direction)),
             _ => None,
         }
@@ -267,14 +272,14 @@ impl Conntrack {
 
     /// The tuple of a connection's first packet. For a connection that a helper expected, this tuple
     /// reversed, so that source and destination are those of the control connection.
-    pub(crate) fn first_ends(&self, id: ConnId) -> Tuple {
+    pub(crate) fn client_tuple(&self, id: ConnId) -> Tuple {
         let tuple = self.table.get(id).tuple(Direction::Forward);
         if self.table.is_expected(id) { tuple.reversed() } else { tuple }
     }
 
     /// The trace of a packet of the vector that was processed last.
-    pub(crate) fn traced(&self, at: usize) -> Traced<'_> {
-        let flow_state = self.flow_states[at];
+    pub(crate) fn traced(&self, index: usize) -> Traced<'_> {
+        let flow_state = self.flow_states[index];
         // Looked up only now, because the packet may have created its connection.
         let found = match flow_state {
             FlowState::Untracked
@@ -286,12 +291,12 @@ impl Conntrack {
             | FlowState::Expected
             | FlowState::Existing(..)
             | FlowState::Fragment(..)
-            | FlowState::Error(..) => self.tuple(at).and_then(|tuple| self.table.find(&tuple)),
+            | FlowState::Error(..) => self.tuple(index).and_then(|tuple| self.table.find(&tuple)),
         };
         Traced {
             assessment: Assessment { flow_state, replaced: None, invalid: None },
-            ct_state: self.ct_states[at],
-            cached: self.cached[at].map(|cached| self.state.cache.rules(cached)),
+            ct_state: self.ct_states[index],
+            cached: self.cached[index].map(|cached| self.state.cache.rules(cached)),
             connection: found.map(|(id, direction)| (id, direction, self.table.get(id))),
         }
     }

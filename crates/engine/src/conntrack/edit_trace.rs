@@ -8,11 +8,11 @@
 use super::info::Endpoints;
 use arrayvec::ArrayVec;
 use mmb_classify::RuleSlot;
-use mmb_httpedit::MOST_NAMED;
+use mmb_httpedit::MAX_NAMED_RULES;
 use mmb_policy::RuleId;
 
 /// The most bytes that are kept of what an edit removes, and of its replacement.
-const MOST_SHOWN: usize = 128;
+const MAX_SHOWN_BYTES: usize = 128;
 
 /// The bytes that an edit removes or inserts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,8 +24,8 @@ pub struct EditedBytes {
 }
 
 impl EditedBytes {
-    fn of(bytes: &[u8]) -> EditedBytes {
-        EditedBytes { shown: bytes[..bytes.len().min(MOST_SHOWN)].to_vec(), len: bytes.len() as u64 }
+    fn new(bytes: &[u8]) -> EditedBytes {
+        EditedBytes { shown: bytes[..bytes.len().min(MAX_SHOWN_BYTES)].to_vec(), len: bytes.len() as u64 }
     }
 }
 
@@ -66,7 +66,7 @@ pub struct EditTotals {
 /// An edit that is not yet assigned to a connection.
 #[derive(Debug)]
 pub(super) struct FreshEdit {
-    pub(super) rules: ArrayVec<RuleSlot, MOST_NAMED>,
+    pub(super) rules: ArrayVec<RuleSlot, MAX_NAMED_RULES>,
     pub(super) direction: usize,
     pub(super) offset: u64,
     pub(super) removed: EditedBytes,
@@ -87,10 +87,10 @@ pub(super) struct EditTrace {
 }
 
 impl EditTrace {
-    /// A trace that records at most `most` edits. Totals include all edits.
-    pub(super) fn new(most: usize) -> EditTrace {
+    /// A trace that records at most `max` edits. Totals include all edits.
+    pub(super) fn new(max: usize) -> EditTrace {
         EditTrace {
-            left: most,
+            left: max,
             totals: EditTotals::default(),
             vector: 0,
             packet: None,
@@ -115,8 +115,8 @@ impl EditTrace {
         *all_put += put.len() as u64;
         if self.left > 0 {
             self.left -= 1;
-            let rules = rules.take(MOST_NAMED).collect();
-            let (removed, put) = (EditedBytes::of(removed), EditedBytes::of(put));
+            let rules = rules.take(MAX_NAMED_RULES).collect();
+            let (removed, put) = (EditedBytes::new(removed), EditedBytes::new(put));
             self.fresh.push(FreshEdit { rules, direction, offset, removed, put });
         }
     }

@@ -19,9 +19,9 @@ use std::sync::Arc;
 /// Rules that are compared at once.
 pub(crate) const GROUP: usize = 8;
 /// The most fields of a list.
-const MOST_FIELDS: usize = 16;
+const MAX_FIELDS: usize = 16;
 /// The most lines of all groups: as much as a change copies, and about what a lookup in a block costs.
-const MOST_LINES: usize = 64;
+const MAX_LINES: usize = 64;
 /// Fields that tell most rules apart: the others are compared only if some rule of a group is left.
 const FIRST_FIELDS: usize = 2;
 /// Lines that are asked for ahead: the processor itself asks for those behind them.
@@ -42,7 +42,7 @@ type PlacedRest = (u32, Arc<RestOfRule>);
 
 /// Rules side by side.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct FewRules {
+pub(crate) struct SideBySideRules {
     lines: Arc<[RuleLine]>,
     /// The conditions that are no ranges, with their rules' places.
     rest: Option<Arc<[PlacedRest]>>,
@@ -61,12 +61,12 @@ pub(crate) struct GroupHits<'a> {
     group: u32,
 }
 
-impl FewRules {
+impl SideBySideRules {
     /// The rules side by side, unless they are too many or about too many fields.
-    pub(super) fn new(rules: &[RangedRule]) -> Option<FewRules> {
+    pub(super) fn new(rules: &[RangedRule]) -> Option<SideBySideRules> {
         let mut fields = fields_of(rules);
         let groups = rules.len().div_ceil(GROUP);
-        if fields.len() > MOST_FIELDS || groups * (fields.len() + 1) > MOST_LINES {
+        if fields.len() > MAX_FIELDS || groups * (fields.len() + 1) > MAX_LINES {
             return None;
         }
         // The fields in which rules differ most come first.
@@ -75,10 +75,15 @@ impl FewRules {
             Reverse(ranges.len())
         });
         let lines = lay_out(rules, &fields);
-        let rest = (0..).zip(rules).filter_map(|(at, rule)| Some((at, Arc::clone(rule.rest()?))));
+        let rest = (0..).zip(rules).filter_map(|(place, rule)| Some((place, Arc::clone(rule.rest()?))));
         let rest: Vec<_> = rest.collect();
         let rest = (!rest.is_empty()).then(|| rest.into());
-        Some(FewRules { lines: lines.into(), rest, fields: fields.len() as u32, len: rules.len() as u32 })
+        Some(SideBySideRules {
+            lines: lines.into(),
+            rest,
+            fields: fields.len() as u32,
+            len: rules.len() as u32,
+        })
     }
 
     pub(super) fn len(&self) -> usize {
@@ -93,11 +98,11 @@ impl FewRules {
 
     /// The rules one by one, to be put together anew.
     pub(crate) fn rules(&self) -> Vec<RangedRule> {
-        rules_of(&self.lines, self.fields as usize, |at| self.rest_at(at).cloned())
+        rules_of(&self.lines, self.fields as usize, |place| self.rest_of(place).cloned())
     }
 
-    fn rest_at(&self, at: u32) -> Option<&Arc<RestOfRule>> {
-        self.rest.iter().flat_map(|rest| rest.iter()).find(|rest| rest.0 == at).map(|rest| &rest.1)
+    fn rest_of(&self, place: u32) -> Option<&Arc<RestOfRule>> {
+        self.rest.iter().flat_map(|rest| rest.iter()).find(|rest| rest.0 == place).map(|rest| &rest.1)
     }
 
     /// Calls `each` for groups with the rules whose ranges hold for a key: for all groups that have some. As part of a kernel it is compiled for
@@ -106,7 +111,7 @@ impl FewRules {
     pub(crate) fn find(&self, columns: &[Column], key: u8, mut each: impl FnMut(GroupHits<'_>)) {
         let fields = self.fields as usize;
         let Some((heads, lines)) = self.lines.split_at_checked(heads(fields)) else { return };
-        let mut numbers = [0; MOST_FIELDS];
+        let mut numbers = [0; MAX_FIELDS];
         for (i, number) in numbers.iter_mut().enumerate().take(fields) {
             *number = number_of(&heads[i / GROUP], i % GROUP, columns, key);
         }
@@ -137,7 +142,7 @@ impl FewRules {
         let (mut bits, mut open) = (hits.bits, hits.open);
         while open != 0 {
             let place = open.trailing_zeros();
-            let rest = self.rest_at(hits.group * GROUP as u32 + place);
+            let rest = self.rest_of(hits.group * GROUP as u32 + place);
             let holds = rest.is_none_or(|rest| rest.holds(subject, options));
             bits &= !(u32::from(!holds) << place);
             open &= open - 1;
@@ -192,15 +197,15 @@ pub(super) fn rules_of(
     let Some((heads, lines)) = lines.split_at_checked(heads(fields)) else { return Vec::new() };
     let groups = lines.chunks_exact(fields + 1);
     let len: u32 = groups.clone().map(|group| group[fields].right[0].count_ones()).sum();
-    let rule = |at: usize| {
-        let group = &lines[at / GROUP * (fields + 1)..];
+    let rule = |place: usize| {
+        let group = &lines[place / GROUP * (fields + 1)..];
         let bounds = (0..fields).map(|i| {
             let head = &heads[i / GROUP];
             let field = RangeField { lane: head.left[i % GROUP] as u8, mask: head.right[i % GROUP] };
-            (field, biased(group[i].left[at % GROUP]), biased(group[i].right[at % GROUP]))
+            (field, biased(group[i].left[place % GROUP]), biased(group[i].right[place % GROUP]))
         });
-        let slot = RuleSlot::of_word(group[fields].left[at % GROUP])?;
-        Some(RangedRule::of_bounds(slot, bounds, rest(at as u32)))
+        let slot = RuleSlot::from_word(group[fields].left[place % GROUP])?;
+        Some(RangedRule::from_bounds(slot, bounds, rest(place as u32)))
     };
     (0..len as usize).filter_map(rule).collect()
 }

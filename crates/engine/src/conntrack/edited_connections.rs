@@ -1,6 +1,6 @@
 //! Connections with edited streams: header templates for the packets that mmb generates on them.
 
-use crate::made::HeaderTemplate;
+use crate::generated::HeaderTemplate;
 use mmb_base::{Chunks, Slab, id_types};
 use mmb_conn::ConnId;
 

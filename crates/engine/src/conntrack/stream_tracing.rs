@@ -1,7 +1,7 @@
 //! The trace of edits of a worker: adds the packet and the connection to each edit.
 
+use super::edit_trace::{EditTotals, EditTrace, FreshEdit, TracedEdit};
 use super::info::Endpoints;
-use super::stream_trace::{EditTotals, EditTrace, FreshEdit, TracedEdit};
 use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
 use mmb_classify::RuleSlot;
@@ -9,8 +9,8 @@ use mmb_conn::ConnId;
 
 impl Conntrack {
     /// See [`Worker::trace_edits`](crate::Worker::trace_edits).
-    pub(crate) fn trace_edits(&mut self, most: usize) {
-        self.state.streams.tools.trace = Some(Box::new(EditTrace::new(most)));
+    pub(crate) fn trace_edits(&mut self, max: usize) {
+        self.state.streams.tools.trace = Some(Box::new(EditTrace::new(max)));
     }
 
     /// See [`Worker::take_edits`](crate::Worker::take_edits).
@@ -50,7 +50,7 @@ impl Conntrack {
             TracedEdit {
                 rules: rules.iter().filter_map(id_of).collect(),
                 proto: forward.proto,
-                arrived: Endpoints::of(&forward),
+                arrived: Endpoints::from_tuple(&forward),
                 is_reply: direction == 1,
                 offset,
                 removed,

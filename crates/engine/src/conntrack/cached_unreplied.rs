@@ -7,23 +7,23 @@ use mmb_conn::ConnId;
 /// too. Their packets are not classified, so no other connection may take their ports until these packets are
 /// processed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ReliantConnections([u64; 4]);
+pub(super) struct CachedUnreplied([u64; 4]);
 
-impl ReliantConnections {
+impl CachedUnreplied {
     /// The word and the bit of a connection.
-    fn place(id: ConnId) -> (usize, u32) {
+    fn word_and_bit(id: ConnId) -> (usize, u32) {
         (id.index() / 64 % 4, id.index() as u32 % 64)
     }
 
     /// Adds a connection.
     pub(super) fn add(&mut self, id: ConnId) {
-        let (word, bit) = ReliantConnections::place(id);
+        let (word, bit) = CachedUnreplied::word_and_bit(id);
         self.0[word] |= 1 << bit;
     }
 
     /// Whether a connection may be in the set. May be true for a connection that was not added.
     pub(super) fn may_have(self, id: ConnId) -> bool {
-        let (word, bit) = ReliantConnections::place(id);
+        let (word, bit) = CachedUnreplied::word_and_bit(id);
         self.0[word] >> bit & 1 == 1
     }
 }

@@ -17,27 +17,27 @@
 
 use super::datagram::pop_datagram;
 use super::map::EditLists;
+use super::next_packet::NextPacket;
 use super::side::EditSide;
-use super::work::Work;
-use crate::early::EarlyBytes;
 use crate::id::StreamId;
+use crate::out_of_order::OutOfOrderBytes;
 use crate::rope::ChunkPool;
 use crate::segment::flag;
-use crate::side::{EarlyTable, Level, Side};
+use crate::side::{Level, OutOfOrderTable, Side};
 use arrayvec::ArrayVec;
 
 /// PSH
 const PSH: u8 = 0x08;
 
 /// The most SACK blocks in a packet with timestamps (RFC 2018 section 3).
-const BLOCKS: usize = 3;
+const MAX_SACK_BLOCKS: usize = 3;
 
 /// The least credit that a packet uses up, so that the number of small packets is bounded.
-const LEAST_COST: u32 = 512;
+const MIN_COST: u32 = 512;
 
 /// The purpose of a generated packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MadeFor {
+pub enum SegmentPurpose {
     /// The packet carries bytes or a FIN, or probes the receiver's window.
     Data,
     /// The packet is an acknowledgment.
@@ -45,14 +45,14 @@ pub enum MadeFor {
     /// The packet is a UDP datagram, which has no numbers.
     Datagram {
         /// Number of later datagrams that are still to be generated.
-        behind: usize,
+        pending: usize,
     },
 }
 
 /// A segment or a datagram that mmb generates as if an end had sent it. Numbers are in the receiver's
 /// sequence space.
 #[derive(Debug, PartialEq, Eq)]
-pub struct MadeSegment<'b> {
+pub struct GeneratedSegment<'b> {
     /// The stream.
     pub stream: StreamId,
     /// The caller's identifier of the stream.
@@ -60,7 +60,7 @@ pub struct MadeSegment<'b> {
     /// The end that seems to have sent it: 0 for the initiator, 1 for the responder.
     pub direction: usize,
     /// The purpose.
-    pub purpose: MadeFor,
+    pub purpose: SegmentPurpose,
     /// Sequence number.
     pub seq: u32,
     /// Acknowledgment number.
@@ -72,18 +72,18 @@ pub struct MadeSegment<'b> {
     /// TSval and TSecr, if the end uses timestamps.
     pub timestamps: Option<[u32; 2]>,
     /// SACK blocks: left and right edges.
-    pub sack: ArrayVec<[u32; 2], BLOCKS>,
+    pub sack: ArrayVec<[u32; 2], MAX_SACK_BLOCKS>,
     /// The packet gets the ECN mark CE.
-    pub is_marked: bool,
+    pub has_ce_mark: bool,
     /// The payload.
     pub payload: &'b [u8],
 }
 
 /// The state to generate a packet from. `direction` is the direction whose bytes are sent or acknowledged.
-pub(crate) struct Maker<'m> {
+pub(crate) struct PacketGenerator<'m> {
     pub(crate) pool: &'m mut ChunkPool,
     pub(crate) lists: &'m mut EditLists,
-    pub(crate) early: &'m EarlyTable,
+    pub(crate) out_of_order: &'m OutOfOrderTable,
     pub(crate) sides: &'m mut [Side; 2],
     pub(crate) edits: &'m mut [EditSide; 2],
     /// The stream, and the caller's identifier of it.
@@ -94,170 +94,176 @@ pub(crate) struct Maker<'m> {
     pub(crate) buffer: &'m mut Vec<u8>,
 }
 
-impl<'m> Maker<'m> {
+impl<'m> PacketGenerator<'m> {
     /// Generates a packet.
-    pub(crate) fn make(mut self, work: Work) -> MadeSegment<'m> {
-        match work {
-            Work::Acknowledgment => self.acknowledgment(),
-            Work::Probe => self.probe(),
-            Work::Datagram => {
-                let made = self.datagram();
-                MadeSegment { payload: self.buffer, ..made }
+    pub(crate) fn generate(mut self, packet: NextPacket) -> GeneratedSegment<'m> {
+        match packet {
+            NextPacket::Acknowledgment => self.acknowledgment(),
+            NextPacket::Probe => self.probe(),
+            NextPacket::Datagram => {
+                let generated = self.datagram();
+                GeneratedSegment { payload: self.buffer, ..generated }
             }
-            Work::Data(from, to) => {
-                let made = self.data(from, to);
-                MadeSegment { payload: self.buffer, ..made }
+            NextPacket::Data(start, end) => {
+                let generated = self.data(start, end);
+                GeneratedSegment { payload: self.buffer, ..generated }
             }
         }
     }
 
     /// Generates an acknowledgment to the sender of the direction.
-    fn acknowledgment(&mut self) -> MadeSegment<'m> {
+    fn acknowledgment(&mut self) -> GeneratedSegment<'m> {
         let [own, other] = split(self.sides, self.direction);
-        let [edit, from] = split(self.edits, self.direction);
+        let [edit, other_edit] = split(self.edits, self.direction);
         let mut sack = ArrayVec::new();
-        if edit.duplicates > 0 {
-            edit.duplicates -= 1;
-            if edit.noted.knows_sack
-                && from.noted.knows_sack
-                && let Some(early) = own.early.map(|early| &self.early[early])
+        if edit.duplicate_acks > 0 {
+            edit.duplicate_acks -= 1;
+            if edit.header_values.sack_permitted
+                && other_edit.header_values.sack_permitted
+                && let Some(out_of_order) =
+                    own.out_of_order.map(|out_of_order| &self.out_of_order[out_of_order])
             {
-                sack = blocks(own, early, edit.latest_early);
+                sack = sack_blocks(own, out_of_order, edit.latest_out_of_order);
             }
         }
-        edit.owes_ack = false;
-        own.acked = own.acked.max(edit.acked_input(own, self.lists, edit.acked));
-        let told = edit.told_acked(own);
-        let ack = own.seq(told);
-        other.tell(ack);
+        edit.is_ack_due = false;
+        own.snd_una = own.snd_una.max(edit.acked_input(own, self.lists, edit.snd_una));
+        let acked = edit.acked_to_sender(own);
+        let ack = own.seq(acked);
+        other.record_ack_sent(ack);
         // If edits have shortened the bytes, there is room for more input.
-        own.edge = own.edge.max(edit.room_edge().min(own.widest(self.window)));
+        own.window_edge = own.window_edge.max(edit.input_window_edge().min(own.max_window_edge(self.window)));
         let scale = other.scale.filter(|_| own.scale.is_some()).unwrap_or(0);
-        from.noted.window = (own.edge.saturating_sub(told) >> scale).min(u64::from(u16::MAX)) as u16;
-        MadeSegment {
+        other_edit.header_values.window =
+            (own.window_edge.saturating_sub(acked) >> scale).min(u64::from(u16::MAX)) as u16;
+        GeneratedSegment {
             stream: self.stream.0,
             owner: self.stream.1,
             direction: 1 - self.direction,
-            purpose: MadeFor::Acknowledgment,
-            seq: next_number(other, from),
+            purpose: SegmentPurpose::Acknowledgment,
+            seq: next_seq(other, other_edit),
             ack,
             flags: flag::ACK,
-            window: from.noted.window,
-            timestamps: from
-                .noted
+            window: other_edit.header_values.window,
+            timestamps: other_edit
+                .header_values
                 .timestamps
                 .map(|[value, echo]| [value, own.timestamp_value().unwrap_or(echo)]),
             sack,
-            is_marked: false,
+            has_ce_mark: false,
             payload: &[],
         }
     }
 
     /// Generates a window probe: a segment without bytes, with a number that the receiver has already
     /// acknowledged. The receiver answers with its window (RFC 9293 section 3.8.6.1, as Linux does it).
-    fn probe(&mut self) -> MadeSegment<'m> {
+    fn probe(&mut self) -> GeneratedSegment<'m> {
         let [own, other] = split(self.sides, self.direction);
         let [edit, _] = split(self.edits, self.direction);
-        edit.owes_probe = false;
-        MadeSegment {
+        edit.is_probe_due = false;
+        GeneratedSegment {
             stream: self.stream.0,
             owner: self.stream.1,
             direction: self.direction,
-            purpose: MadeFor::Data,
-            seq: own.seq(edit.acked.wrapping_sub(1)),
-            ack: own.told().unwrap_or_else(|| other.seq(0)),
+            purpose: SegmentPurpose::Data,
+            seq: own.seq(edit.snd_una.wrapping_sub(1)),
+            ack: own.last_ack_sent().unwrap_or_else(|| other.seq(0)),
             flags: flag::ACK,
-            window: edit.noted.window,
-            timestamps: edit.noted.timestamps,
+            window: edit.header_values.window,
+            timestamps: edit.header_values.timestamps,
             sack: ArrayVec::new(),
-            is_marked: false,
+            has_ce_mark: false,
             payload: &[],
         }
     }
 
     /// Generates the first datagram in the queue.
-    fn datagram(&mut self) -> MadeSegment<'m> {
+    fn datagram(&mut self) -> GeneratedSegment<'m> {
         let own = (&mut self.sides[self.direction], &mut self.edits[self.direction]);
         pop_datagram(own, self.pool, self.lists, self.buffer);
-        MadeSegment {
+        GeneratedSegment {
             stream: self.stream.0,
             owner: self.stream.1,
             direction: self.direction,
-            purpose: MadeFor::Datagram { behind: self.edits[self.direction].datagrams_behind() },
+            purpose: SegmentPurpose::Datagram { pending: self.edits[self.direction].pending_datagrams() },
             seq: 0,
             ack: 0,
             flags: 0,
             window: 0,
             timestamps: None,
             sack: ArrayVec::new(),
-            is_marked: false,
+            has_ce_mark: false,
             payload: &[],
         }
     }
 
     /// Generates a segment with output, as if the sender of the direction had sent it.
-    fn data(&mut self, from: u64, to: u64) -> MadeSegment<'m> {
+    fn data(&mut self, start: u64, end: u64) -> GeneratedSegment<'m> {
         let [own, other] = split(self.sides, self.direction);
         let [edit, _] = split(self.edits, self.direction);
-        let len = (to - from) as usize;
-        edit.again.remove_before(if from < edit.sent_data() { to } else { 0 });
-        edit.credit = edit.credit.saturating_sub((len as u32).max(LEAST_COST));
-        edit.sent = edit.sent.max(to);
+        let len = (end - start) as usize;
+        edit.retransmit.remove_before(if start < edit.sent_end() { end } else { 0 });
+        edit.credit = edit.credit.saturating_sub((len as u32).max(MIN_COST));
+        edit.snd_nxt = edit.snd_nxt.max(end);
         self.buffer.clear();
-        for slice in edit.kept.slices(self.pool, from.saturating_sub(edit.acked) as usize, len) {
+        for slice in edit.buffered.slices(self.pool, start.saturating_sub(edit.snd_una) as usize, len) {
             self.buffer.extend_from_slice(slice);
         }
         debug_assert_eq!(self.buffer.len(), len);
-        let is_last = to == edit.out_next;
+        let is_last = end == edit.out_end;
         let mut flags = flag::ACK;
         if edit.has_ended && is_last {
-            edit.sent = edit.out_next + 1;
+            edit.snd_nxt = edit.out_end + 1;
             flags |= flag::FIN;
         }
         if len > 0 && is_last {
             flags |= PSH;
         }
-        MadeSegment {
+        GeneratedSegment {
             stream: self.stream.0,
             owner: self.stream.1,
             direction: self.direction,
-            purpose: MadeFor::Data,
-            seq: own.seq(from),
-            ack: own.told().unwrap_or_else(|| other.seq(0)),
+            purpose: SegmentPurpose::Data,
+            seq: own.seq(start),
+            ack: own.last_ack_sent().unwrap_or_else(|| other.seq(0)),
             flags,
-            window: edit.noted.window,
-            timestamps: edit.noted.timestamps,
+            window: edit.header_values.window,
+            timestamps: edit.header_values.timestamps,
             sack: ArrayVec::new(),
-            is_marked: std::mem::take(&mut edit.is_marked),
+            has_ce_mark: std::mem::take(&mut edit.has_ce_mark),
             payload: &[],
         }
     }
 }
 
 /// The next sequence number of a direction, in the receiver's sequence space.
-fn next_number(side: &Side, edit: &EditSide) -> u32 {
+fn next_seq(side: &Side, edit: &EditSide) -> u32 {
     match side.level {
-        Level::Edit => side.seq(edit.sent),
-        _ => side.seq(side.sent),
+        Level::Edit => side.seq(edit.snd_nxt),
+        _ => side.seq(side.snd_nxt),
     }
 }
 
-/// The element with index `which`, and the other one.
-fn split<T>(both: &mut [T; 2], which: usize) -> [&mut T; 2] {
+/// The element at `index`, and the other one.
+fn split<T>(both: &mut [T; 2], index: usize) -> [&mut T; 2] {
     let [first, second] = both;
-    if which == 0 { [first, second] } else { [second, first] }
+    if index == 0 { [first, second] } else { [second, first] }
 }
 
 /// The SACK blocks of the out-of-order bytes. The block with the latest bytes comes first (RFC 2018 section
 /// 4).
-fn blocks(side: &Side, early: &EarlyBytes, latest: u64) -> ArrayVec<[u32; 2], BLOCKS> {
+fn sack_blocks(
+    side: &Side,
+    out_of_order: &OutOfOrderBytes,
+    latest: u64,
+) -> ArrayVec<[u32; 2], MAX_SACK_BLOCKS> {
     let is_latest = |range: &std::ops::Range<u64>| range.contains(&latest);
-    let first = early.ranges().find(is_latest);
-    let others = early.ranges().filter(|range| !is_latest(range));
+    let first = out_of_order.ranges().find(is_latest);
+    let others = out_of_order.ranges().filter(|range| !is_latest(range));
     first
         .into_iter()
         .chain(others)
-        .take(BLOCKS)
+        .take(MAX_SACK_BLOCKS)
         .map(|range| [side.seq(range.start), side.seq(range.end)])
         .collect()
 }

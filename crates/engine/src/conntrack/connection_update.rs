@@ -4,7 +4,7 @@ use super::flow_state::NatTransform;
 use super::key;
 use super::tracking::Conntrack;
 use mmb_conn::fragment::Complete;
-use mmb_conn::{ConnId, ConnState, Direction, Invalid, TcpOutcome, TcpSegment, TrackedHeader, proto};
+use mmb_conn::{ConnId, ConnState, Direction, Invalid, TcpSegment, TrackOutcome, TrackedHeader, proto};
 use mmb_packet::checksum::{Soundness, transport_soundness};
 use mmb_packet::{Layout, Packet};
 
@@ -13,7 +13,7 @@ use mmb_packet::{Layout, Packet};
 pub(super) enum Touched {
     /// The packet updated the state of the connection.
     Tracked,
-    /// The packet was only counted: see [`TcpOutcome::Noted`]. An off-path sender may have forged it.
+    /// The packet was only counted: see [`TrackOutcome::Noted`]. An off-path sender may have forged it.
     Noted,
 }
 
@@ -33,8 +33,8 @@ impl Conntrack {
     ) -> Result<Touched, Invalid> {
         let now = (self.state.now_ms, packet.len());
         let segment = key::segment(packet, layout).map(|segment| self.in_input(id, direction, segment));
-        if self.table.touch_if_goes_on(id, direction, now, segment.as_ref()) {
-            self.table.note_arrival(id, direction, packet.port);
+        if self.table.touch_if_ordinary(id, direction, now, segment.as_ref()) {
+            self.table.record_arrival(id, direction, packet.port);
             return Ok(Touched::Tracked);
         }
         self.touch_if_sound((id, direction), packet, layout)
@@ -51,19 +51,19 @@ impl Conntrack {
         let now = (self.state.now_ms, packet.len());
         let soundness = || transport_soundness(packet.bytes(), layout);
         match self.table.touch_if_sound(id, direction, now, signal.as_ref(), soundness) {
-            TcpOutcome::Invalid(kind) => {
+            TrackOutcome::Invalid(kind) => {
                 self.state.cells.count_invalid(kind);
                 Err(kind)
             }
-            outcome @ (TcpOutcome::Moves(_) | TcpOutcome::Stays) => {
-                if let TcpOutcome::Moves(next) = outcome {
+            outcome @ (TrackOutcome::Moves(_) | TrackOutcome::Stays) => {
+                if let TrackOutcome::Moves(next) = outcome {
                     self.note_move((id, direction), next);
                 }
-                self.table.note_arrival(id, direction, packet.port);
+                self.table.record_arrival(id, direction, packet.port);
                 self.end_flows_if_over(id);
                 Ok(Touched::Tracked)
             }
-            TcpOutcome::Reopens | TcpOutcome::Noted => Ok(Touched::Noted),
+            TrackOutcome::Reopens | TrackOutcome::Noted => Ok(Touched::Noted),
         }
     }
 
@@ -73,7 +73,7 @@ impl Conntrack {
         // The initiator's RST may be lost, and then the connection may continue.
         if next == ConnState::TimeWait || next == ConnState::Reset && direction == Direction::Reply {
             self.close_at_server(id);
-            self.uncount(id);
+            self.uncount_source(id);
         }
     }
 
@@ -82,14 +82,14 @@ impl Conntrack {
         self.table.reset(id);
         if self.table.state(id).is_closed() {
             self.close_at_server(id);
-            self.uncount(id);
+            self.uncount_source(id);
         }
     }
 
     /// Removes a closed connection from the count of its source. The connection is kept only for late
     /// packets, so it must not block new ones.
     #[cold]
-    fn uncount(&mut self, id: ConnId) {
+    fn uncount_source(&mut self, id: ConnId) {
         if self.table.is_counted(id) {
             self.state.end_source(&self.table.get(id));
             self.table.set_counted(id, false);
@@ -111,14 +111,14 @@ impl Conntrack {
     pub(super) fn touch_fragment(
         &mut self,
         (id, direction): (ConnId, Direction),
-        (at, complete): (usize, Option<Complete>),
+        (index, complete): (usize, Option<Complete>),
         packet: &Packet<'_>,
         layout: &Layout,
     ) {
         let proto = self.table.proto(id);
         if matches!(proto, proto::TCP | proto::SCTP) {
             if let Some(Complete { len, seq }) = complete
-                && let Some(seq) = seq.or_else(|| self.seq_of(at, packet, layout))
+                && let Some(seq) = seq.or_else(|| self.seq_of(index, packet, layout))
                 && proto == proto::TCP
             {
                 self.table.extend_sent(id, direction, seq, len);
@@ -169,9 +169,9 @@ impl Conntrack {
     pub(super) fn input_of(&self, id: ConnId, direction: Direction, number: u32) -> u32 {
         let stream = self.state.stream_of(self.table.ids(id).extension);
         if let Some(stream) = stream.filter(|stream| stream.is_edited)
-            && let Some(stream) = self.state.streams.edited(stream)
+            && let Some(stream) = self.state.streams.stream_id(stream)
         {
-            return self.state.streams.table.input_of(stream, direction.turned() as usize, number);
+            return self.state.streams.table.seq_to_input(stream, direction.opposite() as usize, number);
         }
         number
     }
@@ -189,7 +189,7 @@ impl Conntrack {
         if self.table.is_translated(id) {
             let tuples = self.table.tuples(id);
             let from = tuples[direction as usize];
-            let to = tuples[direction.turned() as usize].reversed();
+            let to = tuples[direction.opposite() as usize].reversed();
             for side in 0..2 {
                 transform.translation.addresses[side] =
                     (from.addresses[side] != to.addresses[side]).then_some(to.addresses[side]);

@@ -2,8 +2,8 @@
 //! them.
 
 use super::ConnectionTable;
+use crate::offloaded::{EndNumbers, OffloadedPackets};
 use crate::tcp::{ACKED, SENT};
-use crate::unseen::{EndNumbers, UnseenPackets};
 use crate::{ConnId, ConnState, Direction, proto};
 use mmb_packet::Seq;
 
@@ -39,7 +39,7 @@ impl ConnectionTable {
     }
 
     /// Records whether packets of a connection pass without the table. If they do, the table does not time
-    /// the connection out, and the owner reports the packets ([`ConnectionTable::follow_unseen`]).
+    /// the connection out, and the owner reports the packets ([`ConnectionTable::follow_offloaded`]).
     ///
     /// # Panics
     /// As [`ConnectionTable::get`].
@@ -60,7 +60,7 @@ impl ConnectionTable {
     ///
     /// # Panics
     /// As [`ConnectionTable::get`].
-    pub fn follow_unseen(&mut self, id: ConnId, direction: Direction, passed: &UnseenPackets) {
+    pub fn follow_offloaded(&mut self, id: ConnId, direction: Direction, passed: &OffloadedPackets) {
         self.slab.cold_mut(id).add(direction, passed.packets, passed.bytes);
         let now_ms = self.now_ms;
         let line = self.slab.line_mut(id);
@@ -74,38 +74,38 @@ impl ConnectionTable {
     }
 }
 
-impl crate::TcpTracker {
+impl crate::ConnTracker {
     /// The sequence numbers of both ends, if all are known and neither end has sent a FIN.
     fn numbers(&self) -> Option<[EndNumbers; 2]> {
-        let of = |side: usize| {
-            let (scale, notes) = self.notes_of(side);
-            (notes == SENT | ACKED).then(|| EndNumbers {
-                end: self.end[side],
+        let numbers = |side: usize| {
+            let (scale, flags) = self.scale_and_flags(side);
+            (flags == SENT | ACKED).then(|| EndNumbers {
+                snd_nxt: self.snd_nxt[side],
                 ack: self.ack[side],
                 window: self.window[side],
                 scale,
             })
         };
-        Some([of(0)?, of(1)?])
+        Some([numbers(0)?, numbers(1)?])
     }
 
     /// Advances the sequence numbers of an end to those that the owner reports.
     fn follow(&mut self, direction: Direction, numbers: &EndNumbers) {
-        let from = direction as usize;
-        if Seq(numbers.end).after(Seq(self.end[from])) {
-            self.end[from] = numbers.end;
+        let sender = direction as usize;
+        if Seq(numbers.snd_nxt).after(Seq(self.snd_nxt[sender])) {
+            self.snd_nxt[sender] = numbers.snd_nxt;
         }
-        if Seq(numbers.ack).after(Seq(self.ack[from])) {
-            self.ack[from] = numbers.ack;
+        if Seq(numbers.ack).after(Seq(self.ack[sender])) {
+            self.ack[sender] = numbers.ack;
         }
-        self.window[from] = self.window[from].max(numbers.window);
+        self.window[sender] = self.window[sender].max(numbers.window);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Connection, TcpOutcome, TcpSegment, TrackedHeader, Tuple, Wire, flags};
+    use crate::{Connection, TcpSegment, TrackOutcome, TrackedHeader, Tuple, Wire, flags};
     use mmb_random::Seed;
 
     fn segment(flags: u8, seq: u32, ack: u32, payload: u32) -> TrackedHeader {
@@ -141,23 +141,23 @@ mod tests {
         assert!(table.may_be_offloaded(id));
         table.set_offloaded(id, true);
         let [first, second] = table.numbers(id).expect("all are known");
-        assert_eq!((first.end, first.ack, second.end, second.ack), (101, 501, 501, 101));
+        assert_eq!((first.snd_nxt, first.ack, second.snd_nxt, second.ack), (101, 501, 501, 101));
         // The FIN is far ahead, and out of window until the owner has reported the packets before it.
         let fin = segment(flags::FIN | flags::ACK, 1_000_101, 501, 0);
-        assert!(matches!(table.touch(id, Direction::Forward, 2, 60, Some(&fin)), TcpOutcome::Invalid(_)));
-        let passed = UnseenPackets { packets: 700, bytes: 1_000_000, last_ms: 2, numbers: None };
-        let sent = EndNumbers { end: 1_000_101, ..first };
-        table.follow_unseen(id, Direction::Forward, &UnseenPackets { numbers: Some(sent), ..passed });
+        assert!(matches!(table.touch(id, Direction::Forward, 2, 60, Some(&fin)), TrackOutcome::Invalid(_)));
+        let passed = OffloadedPackets { packets: 700, bytes: 1_000_000, last_ms: 2, numbers: None };
+        let sent = EndNumbers { snd_nxt: 1_000_101, ..first };
+        table.follow_offloaded(id, Direction::Forward, &OffloadedPackets { numbers: Some(sent), ..passed });
         let answers = EndNumbers { ack: 1_000_101, ..second };
-        table.follow_unseen(
+        table.follow_offloaded(
             id,
             Direction::Reply,
-            &UnseenPackets { packets: 1, bytes: 60, numbers: Some(answers), ..passed },
+            &OffloadedPackets { packets: 1, bytes: 60, numbers: Some(answers), ..passed },
         );
         assert_eq!(table.get(id).packets, [701, 2]);
         assert_eq!(
             table.touch(id, Direction::Forward, 2, 60, Some(&fin)),
-            TcpOutcome::Moves(ConnState::FinWait)
+            TrackOutcome::Moves(ConnState::FinWait)
         );
         assert!(!table.may_be_offloaded(id));
     }

@@ -22,19 +22,19 @@ impl DatagramEnds {
 
     /// The last end.
     pub(super) fn last(&self, pool: &ChunkPool) -> Option<u64> {
-        self.at(pool, self.0.len().checked_sub(size_of::<u64>())?)
+        self.end_at(pool, self.0.len().checked_sub(size_of::<u64>())?)
     }
 
-    fn at(&self, pool: &ChunkPool, offset: usize) -> Option<u64> {
+    fn end_at(&self, pool: &ChunkPool, offset: usize) -> Option<u64> {
         let mut end = [0; size_of::<u64>()];
         let bytes = self.0.slices(pool, offset, end.len()).flatten();
-        let count = end.iter_mut().zip(bytes).map(|(to, from)| *to = *from).count();
+        let count = end.iter_mut().zip(bytes).map(|(target, byte)| *target = *byte).count();
         (count == end.len()).then_some(u64::from_le_bytes(end))
     }
 
     /// Removes and returns the first end.
     pub(super) fn pop(&mut self, pool: &mut ChunkPool) -> Option<u64> {
-        let end = self.at(pool, 0)?;
+        let end = self.end_at(pool, 0)?;
         self.0.pop(pool, size_of::<u64>());
         Some(end)
     }

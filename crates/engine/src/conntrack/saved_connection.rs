@@ -16,7 +16,7 @@ pub(crate) struct SavedConnection {
     pub(crate) connection: ConnectionSnapshot,
     pub(crate) extension: ConnectionExtension,
     /// The connection must not continue, and its packets are treated like this.
-    pub(crate) over: Option<SavedEnd>,
+    pub(crate) end: Option<SavedEnd>,
     /// The ids of its rules: those that were in force when it was saved, or their successors.
     pub(crate) rules: Vec<RuleId>,
 }
@@ -32,14 +32,14 @@ pub(crate) enum SavedEnd {
 }
 
 impl SavedConnection {
-    pub(crate) fn of(
+    pub(crate) fn new(
         connection: &Connection,
         now_ms: u64,
         extension: ConnectionExtension,
-        over: Option<SavedEnd>,
+        end: Option<SavedEnd>,
         rules: Vec<RuleId>,
     ) -> SavedConnection {
-        SavedConnection { connection: connection.snapshot(now_ms), extension, over, rules }
+        SavedConnection { connection: connection.snapshot(now_ms), extension, end, rules }
     }
 
     /// The tuples of what NAT translated: as it arrived, and as it was sent. For a connection that a helper
@@ -54,7 +54,7 @@ impl SavedConnection {
 
     pub(crate) fn left_out(&self, reason: &'static str) -> LeftOutConnection {
         LeftOutConnection {
-            info: ConnectionInfo::of_saved(&self.connection, self.rules.iter().copied().collect()),
+            info: ConnectionInfo::from_saved(&self.connection, self.rules.iter().copied().collect()),
             reason,
         }
     }

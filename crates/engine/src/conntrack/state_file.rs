@@ -20,8 +20,8 @@
 //! not understand.
 
 use super::checked::{self, LARGEST_COUNT};
-use super::saved::SavedConnection;
 use super::saved_bytes::{LENGTH, is_closed};
+use super::saved_connection::SavedConnection;
 use crate::counters::Count;
 use mmb_conn::Side;
 use mmb_policy::RuleId;
@@ -76,15 +76,15 @@ pub enum CounterKind {
     Rx,
     /// Packets that left by a port.
     Tx,
-    /// Packets of a kind that workers made.
-    Made,
+    /// Packets of a kind that workers generated.
+    Generated,
     /// Packets that workers absorbed.
     Absorbed,
 }
 
 impl CounterKind {
     const ALL: [CounterKind; 5] =
-        [CounterKind::Drop, CounterKind::Rx, CounterKind::Tx, CounterKind::Made, CounterKind::Absorbed];
+        [CounterKind::Drop, CounterKind::Rx, CounterKind::Tx, CounterKind::Generated, CounterKind::Absorbed];
 }
 
 /// A counter of the daemon that saved a state.
@@ -207,7 +207,7 @@ pub struct SavedState {
     /// The records of connections, each after its length.
     chunks: Vec<Vec<u8>>,
     /// The number of connections that were checked and not kept.
-    pub(crate) beyond: u64,
+    pub(crate) surplus: u64,
 }
 
 /// The capacity of a chunk of connections in bytes.
@@ -220,24 +220,24 @@ struct UncheckedChunk {
     /// The records, each after its length.
     records: Vec<u8>,
     /// The number of connections in the state before this chunk.
-    before: u64,
+    preceding: u64,
     is_kept: bool,
 }
 
 impl SavedState {
-    /// Reads a state and keeps its first `most` connections. The other connections are only checked. A thread
+    /// Reads a state and keeps its first `max` connections. The other connections are only checked. A thread
     /// checks connections while the next ones are read.
     ///
     /// # Errors
     /// The first fault in the state, or a lack of memory for it.
-    pub fn read(input: &mut dyn Read, most: u64) -> Result<SavedState, String> {
+    pub fn read(input: &mut dyn Read, max: u64) -> Result<SavedState, String> {
         std::thread::scope(|scope| {
             let (unchecked, chunks) = sync_channel(WAITING);
             let thread = std::thread::Builder::new().name("mmb-state".to_owned());
             let checker = thread
                 .spawn_scoped(scope, move || checked_chunks(&chunks))
                 .map_err(|error| format!("cannot start the thread that checks the state: {error}"))?;
-            let read = SavedState::read_unchecked(input, most, unchecked);
+            let read = SavedState::read_unchecked(input, max, unchecked);
             let checked = checker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             // If a connection has a fault, that fault is before the place where reading ended, so it is
             // reported first.
@@ -249,13 +249,13 @@ impl SavedState {
     /// Reads everything, and sends the connections to the thread that checks them.
     fn read_unchecked(
         input: &mut dyn Read,
-        most: u64,
+        max: u64,
         unchecked: SyncSender<UncheckedChunk>,
     ) -> Result<SavedState, String> {
         let mut reader = StateReader { input, connections: 0 };
         let header = reader.header()?;
-        let mut chunk = UncheckedChunk { records: Vec::new(), before: 0, is_kept: true };
-        let read = reader.connections(most, &mut chunk, &unchecked);
+        let mut chunk = UncheckedChunk { records: Vec::new(), preceding: 0, is_kept: true };
+        let read = reader.connections(max, &mut chunk, &unchecked);
         // The connections read so far are checked, whatever ended the reading. If the checker has ended, it
         // found a fault.
         let _ = unchecked.send(chunk);
@@ -263,8 +263,8 @@ impl SavedState {
         if !read? {
             return Ok(SavedState::default());
         }
-        let beyond = reader.connections.saturating_sub(most);
-        let mut state = SavedState { header, beyond, ..SavedState::default() };
+        let surplus = reader.connections.saturating_sub(max);
+        let mut state = SavedState { header, surplus, ..SavedState::default() };
         while let Some(rule) = reader.rule()? {
             state.rules.try_reserve(1).map_err(|_| no_memory())?;
             state.rules.push(rule);
@@ -289,11 +289,11 @@ impl SavedState {
 
 /// The records of a chunk.
 fn records(chunk: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut at = 0;
+    let mut offset = 0;
     std::iter::from_fn(move || {
-        let (length, rest) = chunk.get(at..)?.split_first_chunk()?;
+        let (length, rest) = chunk.get(offset..)?.split_first_chunk()?;
         let length = usize::from(u16::from_be_bytes(*length));
-        at += LENGTH + length;
+        offset += LENGTH + length;
         rest.get(..length)
     })
 }
@@ -301,8 +301,8 @@ fn records(chunk: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// Checks all chunks. Returns the chunks to keep.
 fn checked_chunks(unchecked: &Receiver<UncheckedChunk>) -> Result<Vec<Vec<u8>>, String> {
     let (mut chunks, mut rules) = (Vec::new(), Vec::new());
-    for UncheckedChunk { records: bytes, before, is_kept } in unchecked {
-        for (record, number) in records(&bytes).zip(before + 1..) {
+    for UncheckedChunk { records: bytes, preceding, is_kept } in unchecked {
+        for (record, number) in records(&bytes).zip(preceding + 1..) {
             let damaged = || format!("connection {number} of the state is damaged");
             let saved = SavedConnection::decode(record, rules).ok_or_else(damaged)?;
             if let Some(why) = checked::fault(&saved) {
@@ -345,11 +345,11 @@ impl StateReader<'_> {
         Ok(StateHeader { saved_at_ms, ports: (0..ports).map(port).collect::<Result<_, _>>()? })
     }
 
-    /// Reads all connections; the first `most` are to be kept. Sends full chunks to the checker and leaves
+    /// Reads all connections; the first `max` are to be kept. Sends full chunks to the checker and leaves
     /// the last chunk in `chunk`, also after an error. Returns false if the checker has ended.
     fn connections(
         &mut self,
-        most: u64,
+        max: u64,
         chunk: &mut UncheckedChunk,
         unchecked: &SyncSender<UncheckedChunk>,
     ) -> Result<bool, String> {
@@ -358,12 +358,12 @@ impl StateReader<'_> {
             if length == 0 {
                 break;
             }
-            let is_kept = self.connections < most;
+            let is_kept = self.connections < max;
             let has_room = chunk.records.capacity() - chunk.records.len() >= LENGTH + length;
             if !has_room || is_kept != chunk.is_kept {
                 let mut records = Vec::new();
                 records.try_reserve_exact(CHUNK).map_err(|_| no_memory())?;
-                let next = UncheckedChunk { records, before: self.connections, is_kept };
+                let next = UncheckedChunk { records, preceding: self.connections, is_kept };
                 let full = std::mem::replace(chunk, next);
                 if !full.records.is_empty() && unchecked.send(full).is_err() {
                     return Ok(false);
@@ -468,9 +468,9 @@ fn describe(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::extension::ConnectionExtension;
-    use super::super::saved::SavedEnd;
+    use super::super::saved_connection::SavedEnd;
     use super::*;
-    use mmb_conn::{ConnState, ConnectionSnapshot, IngressPorts, TcpTracker, Tuple, Vlans, Wire};
+    use mmb_conn::{ConnState, ConnTracker, ConnectionSnapshot, IngressPorts, Tuple, Vlans, Wire};
     use mmb_packet::PortId;
 
     fn decoded(state: &SavedState) -> Vec<SavedConnection> {
@@ -506,7 +506,7 @@ mod tests {
             connection: ConnectionSnapshot {
                 tuples: [forward, reply],
                 state: states[usize::from(number) % states.len()],
-                tracker: TcpTracker::from_bytes([0; 22]),
+                tracker: ConnTracker::from_bytes([0; 22]),
                 packets: [1, 1 << 60],
                 bytes: [3, 4],
                 arrivals: IngressPorts::new(PortId(number), number.is_multiple_of(3)),
@@ -514,11 +514,11 @@ mod tests {
                 age_ms: 6,
                 idle_ms: 5,
             },
-            extension: ConnectionExtension::from_bytes(std::array::from_fn(|at| {
-                u8::from((1..9).contains(&at))
+            extension: ConnectionExtension::from_bytes(std::array::from_fn(|index| {
+                u8::from((1..9).contains(&index))
             }))
             .expect("sound"),
-            over: [None, Some(SavedEnd::Answered), Some(SavedEnd::Silent)][usize::from(number % 3)],
+            end: [None, Some(SavedEnd::Answered), Some(SavedEnd::Silent)][usize::from(number % 3)],
             rules: (0..u32::from(number % 4)).map(RuleId).collect(),
         }
     }
@@ -568,7 +568,7 @@ mod tests {
         assert_eq!(whole.rules, (1..4).map(rule).collect::<Vec<_>>());
         let kept = SavedState::read(&mut &bytes[..], 7).expect("it is whole");
         assert_eq!(decoded(&kept), (0..7).map(saved).collect::<Vec<_>>());
-        assert_eq!(kept.beyond, 43);
+        assert_eq!(kept.surplus, 43);
         let error = |bytes: &[u8]| read(bytes).expect_err("refused");
         assert!(error(&[&bytes[..], b"x"].concat()).contains("more behind the end"));
         assert!(error(&[&b"MMBCONN2"[..], &bytes[8..]].concat()).contains("older version"));
@@ -584,9 +584,9 @@ mod tests {
         assert_eq!(error(&damaged), "connection 1 of the state is damaged");
         // No changed byte makes reading panic.
         let bytes = state(5);
-        for at in 0..bytes.len() {
+        for index in 0..bytes.len() {
             let mut damaged = bytes.clone();
-            damaged[at] ^= 0xff;
+            damaged[index] ^= 0xff;
             let _ = read(&damaged);
         }
     }
@@ -606,10 +606,11 @@ mod tests {
     fn lengths_that_lie_are_refused_without_taking_memory() {
         let bytes = state(0);
         let text = rule(1).text;
-        let at = bytes.windows(text.len()).position(|window| window == text.as_bytes()).expect("there") - 40;
+        let start =
+            bytes.windows(text.len()).position(|window| window == text.as_bytes()).expect("there") - 40;
         for length in [1_u32, 35, u32::MAX] {
             let mut lying = bytes.clone();
-            lying[at..at + 4].copy_from_slice(&length.to_be_bytes());
+            lying[start..start + 4].copy_from_slice(&length.to_be_bytes());
             assert!(read(&lying).is_err(), "{length}");
         }
     }

@@ -18,7 +18,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 /// The most verdicts that are cached for one policy. Packets with further verdicts are classified.
-const MOST: usize = 8 << 20;
+const MAX_VERDICTS: usize = 8 << 20;
 /// Rules that a verdict stores inline.
 const INLINE: usize = 4;
 /// Connections in a chunk.
@@ -47,7 +47,7 @@ impl VerdictId {
 }
 
 /// The cached verdicts of a connection, by direction.
-type OfConnection = [Option<VerdictId>; 2];
+type VerdictPair = [Option<VerdictId>; 2];
 
 /// The verdict for packets of some connections in one direction.
 #[derive(Debug)]
@@ -74,14 +74,14 @@ impl CachedVerdict {
     /// The rules, and the candidates. `more` is that of the verdict's policy.
     fn parts<'s>(&'s self, more: &'s [RuleSlot]) -> (&'s [RuleSlot], &'s [RuleSlot]) {
         let count = (self.len + self.candidates) as usize;
-        let behind = || more.get(self.more as usize..)?.get(..count);
-        let all = self.inline.get(..count).or_else(behind).unwrap_or_default();
+        let in_more = || more.get(self.more as usize..)?.get(..count);
+        let all = self.inline.get(..count).or_else(in_more).unwrap_or_default();
         all.split_at_checked(self.len as usize).unwrap_or((all, &[]))
     }
 }
 
 /// A chunk of connections without cached verdicts; `None` without memory.
-fn chunk() -> Option<Box<[OfConnection; CHUNK]>> {
+fn chunk() -> Option<Box<[VerdictPair; CHUNK]>> {
     let mut chunk = Vec::new();
     chunk.try_reserve_exact(CHUNK).ok()?;
     chunk.resize(CHUNK, [None; 2]);
@@ -117,8 +117,8 @@ impl CachedVerdicts {
     /// The verdict with an id, if it belongs to this policy.
     #[inline]
     fn get(&self, id: VerdictId) -> Option<&CachedVerdict> {
-        let at = id.after(self.first);
-        (at < self.list.count()).then(|| self.list.at(at))
+        let index = id.after(self.first);
+        (index < self.list.count()).then(|| self.list.at(index))
     }
 
     /// The slots of a verdict's rules, in the order in which they are applied. None if the verdict belongs to
@@ -142,12 +142,12 @@ struct FormerVerdicts {
     /// Keeps the slots of that policy's rules from being reused.
     snapshot: Arc<Snapshot>,
     /// The verdicts are needed until this number of connections has been folded.
-    until: u64,
+    needed_until: u64,
 }
 
 /// The cached verdicts of a worker's connections.
 #[derive(Debug)]
-pub(crate) struct FlowCache {
+pub(crate) struct VerdictCache {
     /// The current policy.
     snapshot: Option<Arc<Snapshot>>,
     /// The verdicts of the current policy.
@@ -156,12 +156,12 @@ pub(crate) struct FlowCache {
     /// Ids of verdicts by a hash of their port and rules.
     ids: ShardedIndex<VerdictId>,
     /// Ids of verdicts by connection and direction.
-    connections: Vec<Box<[OfConnection; CHUNK]>>,
+    connections: Vec<Box<[VerdictPair; CHUNK]>>,
 }
 
-impl Default for FlowCache {
-    fn default() -> FlowCache {
-        FlowCache {
+impl Default for VerdictCache {
+    fn default() -> VerdictCache {
+        VerdictCache {
             snapshot: None,
             verdicts: CachedVerdicts::new(VerdictId::FIRST),
             former: VecDeque::new(),
@@ -171,7 +171,7 @@ impl Default for FlowCache {
     }
 }
 
-impl FlowCache {
+impl VerdictCache {
     /// Starts an empty cache for a policy. Returns false if the policy is already the current one. `kept` is
     /// the previous policy, and the number of folded connections up to which its verdicts are kept. Without
     /// it, these verdicts are freed.
@@ -192,9 +192,9 @@ impl FlowCache {
         // Ids must not repeat: after 2^32 verdicts, nothing more is cached.
         let next = self.verdicts.first.plus(self.verdicts.list.count()).unwrap_or(VerdictId(NonZeroU32::MAX));
         match kept.filter(|_| self.verdicts.list.count() > 0) {
-            Some((snapshot, until)) => {
+            Some((snapshot, needed_until)) => {
                 let verdicts = std::mem::replace(&mut self.verdicts, CachedVerdicts::new(next));
-                self.former.push_back(FormerVerdicts { verdicts, snapshot, until });
+                self.former.push_back(FormerVerdicts { verdicts, snapshot, needed_until });
             }
             None => {
                 self.verdicts.first = next;
@@ -208,7 +208,7 @@ impl FlowCache {
     /// Frees the verdicts of earlier policies that are not needed after this number of connections has been
     /// folded.
     pub(crate) fn free_former(&mut self, folded: u64) {
-        while self.former.front().is_some_and(|former| former.until <= folded) {
+        while self.former.front().is_some_and(|former| former.needed_until <= folded) {
             self.former.pop_front();
         }
     }
@@ -219,7 +219,7 @@ impl FlowCache {
             let side = direction as usize;
             let count = Count { packets: packets[side].into(), bytes: bytes[side].into() };
             if count.packets > 0
-                && let Some(verdict) = self.last_of(id, direction)
+                && let Some(verdict) = self.last_verdict_id(id, direction)
             {
                 if verdict >= self.verdicts.first {
                     self.verdicts.rules(verdict).iter().for_each(|&slot| cells.slot(slot).add(count));
@@ -234,9 +234,9 @@ impl FlowCache {
     /// that the current policy has removed or replaced are not credited.
     #[cold]
     fn credit_former(&self, cells: &RuleCells, verdict: VerdictId, count: Count) {
-        let after = self.former.partition_point(|former| former.verdicts.first <= verdict);
+        let following = self.former.partition_point(|former| former.verdicts.first <= verdict);
         let Some(FormerVerdicts { verdicts, snapshot, .. }) =
-            after.checked_sub(1).and_then(|at| self.former.get(at))
+            following.checked_sub(1).and_then(|index| self.former.get(index))
         else {
             return;
         };
@@ -249,7 +249,7 @@ impl FlowCache {
     }
 
     /// Clears the entry of a new connection. Without memory for its entry, nothing is cached for it.
-    pub(crate) fn begin(&mut self, id: ConnId) {
+    pub(crate) fn clear_entry(&mut self, id: ConnId) {
         let place = id.index();
         while self.connections.len() <= place / CHUNK {
             let Some(chunk) = chunk() else { return };
@@ -272,15 +272,15 @@ impl FlowCache {
 
     /// The id of a connection's cached verdict, of the current policy or an earlier one.
     #[inline]
-    fn last_of(&self, id: ConnId, direction: Direction) -> Option<VerdictId> {
+    fn last_verdict_id(&self, id: ConnId, direction: Direction) -> Option<VerdictId> {
         let place = id.index();
         self.connections.get(place / CHUNK)?[place % CHUNK][direction as usize]
     }
 
     /// The id of a connection's cached verdict, if it belongs to the current policy.
     #[inline]
-    pub(crate) fn of(&self, id: ConnId, direction: Direction) -> Option<VerdictId> {
-        self.last_of(id, direction).filter(|id| *id >= self.verdicts.first)
+    pub(crate) fn verdict_id(&self, id: ConnId, direction: Direction) -> Option<VerdictId> {
+        self.last_verdict_id(id, direction).filter(|id| *id >= self.verdicts.first)
     }
 
     /// The verdict with an id, if it belongs to the current policy.
@@ -304,7 +304,7 @@ impl FlowCache {
 
     /// Caches the verdict for packets of a connection and direction that come in by `port`. `rules` are the
     /// slots of the rules that these packets match, in the order in which they are applied, and of the
-    /// candidates. Without memory, or beyond [`MOST`] verdicts, nothing is cached.
+    /// candidates. Without memory, or beyond [`MAX_VERDICTS`] verdicts, nothing is cached.
     pub(crate) fn set(
         &mut self,
         (id, direction): (ConnId, Direction),
@@ -315,7 +315,7 @@ impl FlowCache {
     ) {
         // The packets of a connection that may still be evicted are classified each time, mostly with the
         // same result.
-        if self.of(id, direction).and_then(|cached| self.verdict(cached)).is_some_and(|known| {
+        if self.verdict_id(id, direction).and_then(|cached| self.verdict(cached)).is_some_and(|known| {
             (known.port, known.drops, known.edits) == (port, drops, edits)
                 && known.parts(&self.verdicts.more) == rules
         }) {
@@ -328,12 +328,12 @@ impl FlowCache {
         };
         let cached = match self.ids.find(hash, same) {
             Some(&cached) => cached,
-            None if self.verdicts.list.count() >= MOST => return,
+            None if self.verdicts.list.count() >= MAX_VERDICTS => return,
             None => {
                 let Some(new) = self.verdicts.first.plus(self.verdicts.list.count()) else { return };
                 let all = || rules.0.iter().chain(rules.1).copied();
-                let behind = if all().count() > INLINE { all().count() } else { 0 };
-                if self.reserve(hash, behind).is_err() {
+                let in_more = if all().count() > INLINE { all().count() } else { 0 };
+                if self.reserve(hash, in_more).is_err() {
                     return;
                 }
                 let mut verdict = CachedVerdict {
@@ -346,9 +346,9 @@ impl FlowCache {
                     edits,
                 };
                 verdict.inline.iter_mut().zip(all()).for_each(|(to, from)| *to = from);
-                self.verdicts.more.extend(all().take(behind));
+                self.verdicts.more.extend(all().take(in_more));
                 self.verdicts.list.push(verdict);
-                let FlowCache { verdicts: CachedVerdicts { first, list, more }, ids, .. } = self;
+                let VerdictCache { verdicts: CachedVerdicts { first, list, more }, ids, .. } = self;
                 let rehash = |id: &VerdictId| {
                     let verdict = list.at(id.after(*first));
                     self::hash(verdict.port, verdict.parts(more))
@@ -365,7 +365,7 @@ impl FlowCache {
 
     /// Reserves memory for one more verdict, and for this number of rules that it cannot store inline.
     fn reserve(&mut self, hash: u64, rules: usize) -> Result<(), SetAllocError> {
-        let FlowCache { verdicts: CachedVerdicts { first, list, more }, ids, .. } = self;
+        let VerdictCache { verdicts: CachedVerdicts { first, list, more }, ids, .. } = self;
         list.try_reserve().map_err(|_| SetAllocError)?;
         more.try_reserve(rules).map_err(|_| SetAllocError)?;
         u32::try_from(more.len()).map_err(|_| SetAllocError)?;
@@ -384,11 +384,11 @@ mod tests {
 
     #[test]
     fn cached_verdicts_are_shared_and_end_with_their_policy() {
-        let mut cache = FlowCache::default();
+        let mut cache = VerdictCache::default();
         cache.renew(None);
         let ids = [1, 9001].map(|number| ConnId::new(number).expect("it is not 0"));
-        ids.iter().for_each(|id| cache.begin(*id));
-        assert_eq!(cache.of(ids[0], Forward), None);
+        ids.iter().for_each(|id| cache.clear_entry(*id));
+        assert_eq!(cache.verdict_id(ids[0], Forward), None);
         let slots = |numbers: &[u32]| numbers.iter().copied().filter_map(RuleSlot::new).collect::<Vec<_>>();
         let (two, long) = (slots(&[3, 4]), slots(&[7, 6, 5, 4, 3]));
         let candidates = slots(&[9, 8, 7]);
@@ -396,22 +396,22 @@ mod tests {
         cache.set((ids[1], Forward), PortId(0), (&two, &[]), false, true);
         cache.set((ids[0], Reply), PortId(1), (&two, &candidates), false, true);
         cache.set((ids[1], Reply), PortId(1), (&long, &[]), true, false);
-        assert_eq!(cache.of(ids[0], Forward), cache.of(ids[1], Forward));
+        assert_eq!(cache.verdict_id(ids[0], Forward), cache.verdict_id(ids[1], Forward));
         let rules = |id: Option<VerdictId>| {
             let id = id.expect("it has a verdict");
             let verdict = cache.verdict(id).expect("of this policy");
             (cache.rules(id).to_vec(), cache.candidates(id).to_vec(), verdict.drops, verdict.edits)
         };
-        assert_eq!(rules(cache.of(ids[0], Forward)), (two.clone(), vec![], false, true));
-        assert_eq!(rules(cache.of(ids[0], Reply)), (two, candidates, false, true));
-        assert_eq!(rules(cache.of(ids[1], Reply)), (long, vec![], true, false));
+        assert_eq!(rules(cache.verdict_id(ids[0], Forward)), (two.clone(), vec![], false, true));
+        assert_eq!(rules(cache.verdict_id(ids[0], Reply)), (two, candidates, false, true));
+        assert_eq!(rules(cache.verdict_id(ids[1], Reply)), (long, vec![], true, false));
         cache.renew(None);
-        assert_eq!(cache.of(ids[0], Forward), None);
+        assert_eq!(cache.verdict_id(ids[0], Forward), None);
         cache.set((ids[0], Forward), PortId(0), (&[], &[]), false, false);
-        assert_eq!(cache.of(ids[1], Forward), None);
-        assert!(cache.rules(cache.of(ids[0], Forward).expect("a verdict")).is_empty());
+        assert_eq!(cache.verdict_id(ids[1], Forward), None);
+        assert!(cache.rules(cache.verdict_id(ids[0], Forward).expect("a verdict")).is_empty());
         // Another connection with the same id.
-        cache.begin(ids[0]);
-        assert_eq!(cache.of(ids[0], Forward), None);
+        cache.clear_entry(ids[0]);
+        assert_eq!(cache.verdict_id(ids[0], Forward), None);
     }
 }

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndNumbers {
     /// The number after the highest one that it sent.
-    pub end: u32,
+    pub snd_nxt: u32,
     /// The highest number that it acknowledged.
     pub ack: u32,
     /// The largest window that it announced, shifted right by its scale.
@@ -15,7 +15,7 @@ pub struct EndNumbers {
 
 /// Valid packets of one direction of a connection that have passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UnseenPackets {
+pub struct OffloadedPackets {
     /// Number of packets.
     pub packets: u64,
     /// Number of bytes.

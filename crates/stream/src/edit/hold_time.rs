@@ -1,17 +1,17 @@
-//! How long undecided bytes wait.
+//! For how long undecided bytes are held.
 
-/// How long undecided bytes wait if no more bytes arrive.
+/// For how long undecided bytes are held if no more bytes arrive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum EditPatience {
+pub enum HoldTime {
     /// For [`StreamLimits::hold_ms`](crate::StreamLimits::hold_ms). Then the editor is asked again, as often
     /// as it leaves the bytes undecided.
     #[default]
-    Hold,
-    /// For [`LONG_MS`].
+    Configured,
+    /// For [`LONG_HOLD_MS`].
     Long,
     /// Until [`StreamTable::release`](crate::StreamTable::release): only the editor knows when.
     Unbounded,
 }
 
-/// How long undecided bytes with [long patience](EditPatience::Long) wait, in milliseconds.
-pub const LONG_MS: u32 = 5000;
+/// For how long undecided bytes with [`HoldTime::Long`] are held, in milliseconds.
+pub const LONG_HOLD_MS: u32 = 5000;

@@ -4,20 +4,20 @@
 //! A generated packet has the same port, link header, addresses and ports as the packets that one end of a
 //! connection sends, as they arrive. It then takes the same way as those packets, so translation and edits
 //! need no special case. Resets wait in a bounded queue until the host provides buffers
-//! ([`Worker::give_back`](crate::Worker::give_back)); the packets of streams are generated only then. If the
+//! ([`Worker::return_packets`](crate::Worker::return_packets)); the packets of streams are generated only then. If the
 //! queue is full or no buffer is free, the packet is discarded, as if the network had lost it, and not
-//! counted as made.
+//! counted as generated.
 
 use arrayvec::ArrayVec;
 use mmb_packet::checksum::{ChecksumSum, pseudo4, pseudo6};
 use mmb_packet::{Class, Layout, LinkType, Packet, PortId, proto};
-use mmb_stream::{MadeFor, MadeSegment};
+use mmb_stream::{GeneratedSegment, SegmentPurpose};
 use std::collections::VecDeque;
 
-/// The kind of a generated packet. [`MadeKind::Reject`] and [`MadeKind::MtuError`] are the kinds of answers
+/// The kind of a generated packet. [`GeneratedKind::Reject`] and [`GeneratedKind::MtuError`] are the kinds of answers
 /// (`answer`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum MadeKind {
+pub enum GeneratedKind {
     /// A RST to one end of a connection that a rule closes.
     Reset,
     /// Payload, a FIN or a window probe of an edited TCP stream, or a datagram of an edited UDP stream.
@@ -30,62 +30,67 @@ pub enum MadeKind {
     MtuError,
 }
 
-impl MadeKind {
+impl GeneratedKind {
     /// Every kind, in the order in which counters are shown.
-    pub const ALL: [MadeKind; 5] =
-        [MadeKind::Reset, MadeKind::Data, MadeKind::Acknowledgment, MadeKind::Reject, MadeKind::MtuError];
+    pub const ALL: [GeneratedKind; 5] = [
+        GeneratedKind::Reset,
+        GeneratedKind::Data,
+        GeneratedKind::Acknowledgment,
+        GeneratedKind::Reject,
+        GeneratedKind::MtuError,
+    ];
 
     /// The kind's name in counters. Names are stable.
     pub const fn name(self) -> &'static str {
         match self {
-            MadeKind::Reset => "reset",
-            MadeKind::Data => "data",
-            MadeKind::Acknowledgment => "ack",
-            MadeKind::Reject => "reject",
-            MadeKind::MtuError => "mtu-error",
+            GeneratedKind::Reset => "reset",
+            GeneratedKind::Data => "data",
+            GeneratedKind::Acknowledgment => "ack",
+            GeneratedKind::Reject => "reject",
+            GeneratedKind::MtuError => "mtu-error",
         }
     }
 }
 
 /// Bytes of a link header with two VLAN tags and of the fixed part of an IPv6 header.
-const MOST_HEADERS: usize = 20 + 8 + 40;
+const MAX_HEADER_BYTES: usize = 20 + 8 + 40;
 const TCP_HEADER: usize = 20;
 const UDP_HEADER: usize = 8;
 const IP4_HEADER: usize = 20;
 const IP6_HEADER: usize = 40;
 
 /// The most packets in one worker's queue.
-const WAITING: usize = 1024;
+const QUEUE_LEN: usize = 1024;
 
 /// A generated packet.
 #[derive(Debug)]
-pub(crate) struct MadePacket {
-    pub(crate) kind: MadeKind,
+pub(crate) struct GeneratedPacket {
+    pub(crate) kind: GeneratedKind,
     pub(crate) port: PortId,
     pub(crate) link: LinkType,
-    pub(crate) bytes: ArrayVec<u8, { MOST_HEADERS + TCP_HEADER }>,
+    pub(crate) bytes: ArrayVec<u8, { MAX_HEADER_BYTES + TCP_HEADER }>,
 }
 
 /// Generated packets that wait for buffers.
 #[derive(Debug)]
-pub(crate) struct MadePackets(VecDeque<MadePacket>);
+pub(crate) struct GeneratedQueue(VecDeque<GeneratedPacket>);
 
-impl MadePackets {
+impl GeneratedQueue {
     /// An empty queue. Its memory is reserved, and touched only as the queue fills.
-    pub(crate) fn new() -> MadePackets {
-        MadePackets(VecDeque::with_capacity(WAITING))
+    pub(crate) fn new() -> GeneratedQueue {
+        GeneratedQueue(VecDeque::with_capacity(QUEUE_LEN))
     }
 
     /// Adds a packet; discards it if the queue is full.
-    pub(crate) fn push(&mut self, packet: MadePacket) {
-        if self.0.len() < WAITING {
+    pub(crate) fn push(&mut self, packet: GeneratedPacket) {
+        if self.0.len() < QUEUE_LEN {
             self.0.push_back(packet);
         }
     }
 
     /// Takes the oldest packet.
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<MadePacket> {
+    pub(crate) fn pop(&mut self) -> Option<GeneratedPacket> {
         self.0.pop_front()
     }
 }
@@ -105,7 +110,7 @@ pub(crate) struct HeaderTemplate {
     is_ip6: bool,
     /// Bytes before the IP header.
     link_len: u8,
-    bytes: [u8; MOST_HEADERS],
+    bytes: [u8; MAX_HEADER_BYTES],
 }
 
 /// Whether a packet is IPv6, and the length of its link header plus the fixed part of its IP header. `None`
@@ -123,10 +128,10 @@ fn extent(layout: &Layout) -> Option<(bool, usize)> {
 impl HeaderTemplate {
     /// The headers of a packet. `None` if the packet is not IP, or if the headers before the IP header are
     /// too long.
-    pub(crate) fn of(packet: &Packet<'_>, layout: &Layout) -> Option<HeaderTemplate> {
+    pub(crate) fn from_packet(packet: &Packet<'_>, layout: &Layout) -> Option<HeaderTemplate> {
         let (is_ip6, len) = extent(layout)?;
         let headers = packet.bytes().get(..len)?;
-        let mut bytes = [0; MOST_HEADERS];
+        let mut bytes = [0; MAX_HEADER_BYTES];
         bytes.get_mut(..headers.len())?.copy_from_slice(headers);
         Some(HeaderTemplate {
             port: packet.port,
@@ -139,7 +144,7 @@ impl HeaderTemplate {
 
     /// Stores the headers of a packet in `place`. If they cannot be stored, `place` stays as it is.
     #[inline]
-    pub(crate) fn keep(place: &mut Option<HeaderTemplate>, packet: &Packet<'_>, layout: &Layout) {
+    pub(crate) fn store(place: &mut Option<HeaderTemplate>, packet: &Packet<'_>, layout: &Layout) {
         if let Some(before) = place
             && let Some((is_ip6, len)) = extent(layout)
             && before.link_len == layout.ip as u8
@@ -149,7 +154,7 @@ impl HeaderTemplate {
             (before.port, before.link, before.is_ip6) = (packet.port, packet.link, is_ip6);
             return;
         }
-        *place = HeaderTemplate::of(packet, layout).or(*place);
+        *place = HeaderTemplate::from_packet(packet, layout).or(*place);
     }
 
     /// The headers of the packets that the other end sends, which arrive on `port` with these addresses. The
@@ -189,7 +194,13 @@ impl HeaderTemplate {
 
     /// Writes a segment or a datagram of a stream to `out`, with these headers. Subtracts `ack_shift` from
     /// its acknowledgment number and SACK blocks.
-    pub(crate) fn segment(&self, ports: [u16; 2], ack_shift: u32, made: &MadeSegment<'_>, out: &mut Vec<u8>) {
+    pub(crate) fn segment(
+        &self,
+        ports: [u16; 2],
+        ack_shift: u32,
+        generated: &GeneratedSegment<'_>,
+        out: &mut Vec<u8>,
+    ) {
         const MARK: u8 = 0b11;
         out.clear();
         let link_len = usize::from(self.link_len);
@@ -199,35 +210,35 @@ impl HeaderTemplate {
         let [source, destination] = ports;
         out.extend_from_slice(&source.to_be_bytes());
         out.extend_from_slice(&destination.to_be_bytes());
-        if let MadeFor::Datagram { behind } = made.purpose {
-            return self.finish_datagram(made.payload, behind, l4, out);
+        if let SegmentPurpose::Datagram { pending } = generated.purpose {
+            return self.finish_datagram(generated.payload, pending, l4, out);
         }
-        out.extend_from_slice(&made.seq.to_be_bytes());
-        out.extend_from_slice(&made.ack.wrapping_sub(ack_shift).to_be_bytes());
-        out.extend_from_slice(&[0, made.flags]);
-        out.extend_from_slice(&made.window.to_be_bytes());
+        out.extend_from_slice(&generated.seq.to_be_bytes());
+        out.extend_from_slice(&generated.ack.wrapping_sub(ack_shift).to_be_bytes());
+        out.extend_from_slice(&[0, generated.flags]);
+        out.extend_from_slice(&generated.window.to_be_bytes());
         out.extend_from_slice(&[0; 4]);
-        push_options(made, ack_shift, out);
+        push_options(generated, ack_shift, out);
         out[l4 + 12] = (((out.len() - l4) / 4) << 4) as u8;
-        out.extend_from_slice(made.payload);
+        out.extend_from_slice(generated.payload);
         let (headers, tcp) = out.split_at_mut(l4);
         let ip = &mut headers[link_len..];
         let checksum = self.finish_ip(ip, proto::TCP, tcp.len()).bytes(tcp).checksum();
         tcp[16..18].copy_from_slice(&checksum.to_be_bytes());
-        if made.is_marked && !self.is_ip6 {
+        if generated.has_ce_mark && !self.is_ip6 {
             ip[1] |= MARK;
             ip[10..12].fill(0);
             let checksum = ChecksumSum::default().bytes(ip).checksum();
             ip[10..12].copy_from_slice(&checksum.to_be_bytes());
-        } else if made.is_marked {
+        } else if generated.has_ce_mark {
             ip[1] |= MARK << 4;
         }
     }
 
     /// Appends the rest of a UDP datagram, after its ports. This template has the headers of the last
-    /// datagram that arrived from the same end. `behind` datagrams arrived after the one that is written here
+    /// datagram that arrived from the same end. `pending` datagrams arrived after the one that is written here
     /// and will be generated too.
-    fn finish_datagram(&self, payload: &[u8], behind: usize, l4: usize, out: &mut Vec<u8>) {
+    fn finish_datagram(&self, payload: &[u8], pending: usize, l4: usize, out: &mut Vec<u8>) {
         out.extend_from_slice(&((UDP_HEADER + payload.len()) as u16).to_be_bytes());
         out.extend_from_slice(&[0; 2]);
         out.extend_from_slice(payload);
@@ -236,7 +247,7 @@ impl HeaderTemplate {
         if !self.is_ip6 {
             // Each of these datagrams needs an identification of its own (RFC 6864 section 4.2).
             let last = u16::from_be_bytes([ip[4], ip[5]]);
-            ip[4..6].copy_from_slice(&last.wrapping_sub(behind as u16).to_be_bytes());
+            ip[4..6].copy_from_slice(&last.wrapping_sub(pending as u16).to_be_bytes());
         }
         // Zero means that there is no checksum (RFC 768).
         let checksum = match self.finish_ip(ip, proto::UDP, udp.len()).bytes(udp).checksum() {
@@ -247,7 +258,7 @@ impl HeaderTemplate {
     }
 
     /// Generates a RST with these headers.
-    pub(crate) fn reset(&self, ports: [u16; 2], numbers: ResetNumbers) -> MadePacket {
+    pub(crate) fn reset(&self, ports: [u16; 2], numbers: ResetNumbers) -> GeneratedPacket {
         let mut bytes = ArrayVec::new();
         let link_len = usize::from(self.link_len);
         let ip_len = if self.is_ip6 { IP6_HEADER } else { IP4_HEADER };
@@ -257,7 +268,7 @@ impl HeaderTemplate {
         write_tcp(tcp, ports, numbers);
         let checksum = self.finish_ip(ip, proto::TCP, TCP_HEADER).bytes(tcp).checksum();
         tcp[16..18].copy_from_slice(&checksum.to_be_bytes());
-        MadePacket { kind: MadeKind::Reset, port: self.port, link: self.link, bytes }
+        GeneratedPacket { kind: GeneratedKind::Reset, port: self.port, link: self.link, bytes }
     }
 
     /// Completes an IP header for a payload of `len` bytes of `proto`. Returns the checksum of the
@@ -269,17 +280,17 @@ impl HeaderTemplate {
 
 /// Appends the options of a segment: timestamps and SACK blocks, aligned as in RFC 7323 appendix A and RFC
 /// 2018.
-fn push_options(made: &MadeSegment<'_>, ack_shift: u32, out: &mut Vec<u8>) {
+fn push_options(generated: &GeneratedSegment<'_>, ack_shift: u32, out: &mut Vec<u8>) {
     const NOP: u8 = 1;
     const SACK: u8 = 5;
     const TIMESTAMPS: u8 = 8;
-    if let Some(values) = made.timestamps {
+    if let Some(values) = generated.timestamps {
         out.extend_from_slice(&[NOP, NOP, TIMESTAMPS, 10]);
         values.iter().for_each(|value| out.extend_from_slice(&value.to_be_bytes()));
     }
-    if !made.sack.is_empty() {
-        out.extend_from_slice(&[NOP, NOP, SACK, 2 + 8 * made.sack.len() as u8]);
-        for edge in made.sack.as_flattened() {
+    if !generated.sack.is_empty() {
+        out.extend_from_slice(&[NOP, NOP, SACK, 2 + 8 * generated.sack.len() as u8]);
+        for edge in generated.sack.as_flattened() {
             out.extend_from_slice(&edge.wrapping_sub(ack_shift).to_be_bytes());
         }
     }
@@ -317,7 +328,7 @@ fn finish_ip4(ip: &mut [u8], upper: u8, len: usize) -> ChecksumSum {
     ip[10..12].fill(0);
     let checksum = ChecksumSum::default().bytes(ip).checksum();
     ip[10..12].copy_from_slice(&checksum.to_be_bytes());
-    let address = |at: usize| std::array::from_fn(|byte| ip[at + byte]);
+    let address = |offset: usize| std::array::from_fn(|byte| ip[offset + byte]);
     pseudo4(address(12), address(16), upper, len as u16)
 }
 
@@ -328,6 +339,6 @@ fn finish_ip6(ip: &mut [u8], upper: u8, len: usize) -> ChecksumSum {
     }
     ip[4..6].copy_from_slice(&(len as u16).to_be_bytes());
     ip[6] = upper;
-    let address = |at: usize| std::array::from_fn(|byte| ip[at + byte]);
+    let address = |offset: usize| std::array::from_fn(|byte| ip[offset + byte]);
     pseudo6(address(8), address(24), upper, len as u32)
 }
