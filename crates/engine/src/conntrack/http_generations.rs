@@ -101,24 +101,27 @@ impl HttpGenerations {
         self.prepare(since, exchanged);
     }
 
-    /// Removes the generations that no connection uses. If no generation is left, returns a scanner to reuse.
+    /// Removes the generations that no connection has. Returns the largest of their scanners.
     fn free_unused(&mut self, retired: &mut RetiredPools) -> Option<Scanner> {
         let mut spare: Option<Scanner> = None;
         for index in (0..self.generations.len()).rev() {
-            if self.generations[index].users == 0 {
-                let scanner = self.remove(index, retired);
-                if let Some(previous) = std::mem::replace(&mut spare, scanner) {
-                    retired.scanner(previous);
+            if self.generations[index].users > 0 {
+                continue;
+            }
+            let Some(scanner) = self.remove(index, retired) else { continue };
+            let smaller = match spare.take() {
+                Some(larger) if larger.pool_bytes() >= scanner.pool_bytes() => {
+                    spare = Some(larger);
+                    Some(scanner)
                 }
-            }
+                before => {
+                    spare = Some(scanner);
+                    before
+                }
+            };
+            smaller.into_iter().for_each(|smaller| retired.scanner(smaller));
         }
-        match self.generations.is_empty() {
-            true => spare,
-            false => {
-                spare.into_iter().for_each(|scanner| retired.scanner(scanner));
-                None
-            }
-        }
+        spare
     }
 
     /// Removes a generation. Its scanner passes to the generation before it, if that has none. Otherwise the
@@ -136,18 +139,28 @@ impl HttpGenerations {
         }
     }
 
-    /// The scanner of a new generation. It is the offered scanner if that has a larger pool than the existing
-    /// one, which belongs to the last generation or is `spare`. Otherwise it is the existing one.
+    /// The scanner of a generation that begins: the one with the largest pool of the last generation's, the spare one and
+    /// the offered one. The control side counts on that pool and on its sets. The last generation keeps its scanner, in
+    /// which its states are open, unless the new one takes it.
     fn next_scanner(&mut self, spare: Option<Scanner>, exchanged: &mut Exchanged) -> Option<Scanner> {
         let Exchanged { offer, retired } = exchanged;
-        let last = self.generations.last_mut().and_then(|last| last.scanner.take());
-        let own = last.or(spare);
-        let Some(larger) = offer.http.take_larger(own.as_ref(), retired) else { return own };
-        match self.generations.last_mut() {
-            Some(last) => last.scanner = own,
-            None => own.into_iter().for_each(|spare| retired.scanner(spare)),
+        let last = self.generations.last().and_then(|last| last.scanner.as_ref());
+        let spare = match spare {
+            Some(spare) if last.is_some_and(|last| last.pool_bytes() >= spare.pool_bytes()) => {
+                retired.scanner(spare);
+                None
+            }
+            spare => spare,
+        };
+        let offered = offer.http.take_larger(spare.as_ref().or(last), retired);
+        match (offered, spare) {
+            (Some(offered), spare) => {
+                spare.into_iter().for_each(|spare| retired.scanner(spare));
+                Some(offered)
+            }
+            (None, Some(spare)) => Some(spare),
+            (None, None) => self.generations.last_mut()?.scanner.take(),
         }
-        Some(larger)
     }
 
     /// Installs the pattern sets of the current generation in its scanner, and retires the sets that no
