@@ -126,7 +126,7 @@ impl TupleHasher {
 
     /// The hash of a record of four words, which must include the kind of the record.
     #[inline]
-    pub(crate) fn hash_words(&self, [first, second, third, fourth]: [u64; 4]) -> u64 {
+    pub fn hash_words(&self, [first, second, third, fourth]: [u64; 4]) -> u64 {
         let keys = &self.keys;
         let product = |high: u64, low: u64, index: usize| {
             u128::from(high.wrapping_add(keys[index])) * u128::from(low.wrapping_add(keys[index + 1]))

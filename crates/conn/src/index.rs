@@ -44,7 +44,7 @@ fn split_threshold(number: u32, depth: u8) -> u16 {
 }
 
 /// The access of a [`TupleIndex`] to the keys of its entries.
-pub(crate) trait IndexKeys {
+pub trait IndexKeys {
     /// The hash of an entry.
     fn hash(&self, entry: u32) -> u64;
 
@@ -59,11 +59,11 @@ const STASH: usize = 256;
 const CHUNK: usize = 1 << 10;
 
 /// No entry.
-pub(crate) const EMPTY: u32 = 0;
+pub const EMPTY: u32 = 0;
 
 /// Why an entry was not added.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum IndexError {
+pub enum IndexError {
     /// Equal hashes fill both buckets of the entry and the stash.
     StashFull,
     /// There is no memory for more segments or for the stash.
@@ -71,11 +71,12 @@ pub(crate) enum IndexError {
 }
 
 /// No entry, and neither bucket has an entry with this hash.
-pub(crate) const ABSENT: u32 = 1;
+pub const ABSENT: u32 = 1;
 
+/// Ten entries and their fingerprints: one cache line.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
-pub(crate) struct IndexBucket {
+pub struct IndexBucket {
     /// The fingerprints of the entries, then the words [`OVERFLOWED`] and [`IN_SECOND`].
     head: [u16; WAYS + 2],
     entries: [u32; WAYS],
@@ -113,7 +114,7 @@ impl IndexBucket {
     /// there is none, [`EMPTY`] means that the second bucket may have the entry, and [`ABSENT`] that it does
     /// not.
     #[inline(always)]
-    pub(crate) fn likely(&self, hash: u64) -> u32 {
+    pub fn likely(&self, hash: u64) -> u32 {
         match self.matches(parts(hash).print).first() {
             // The way always exists. `unwrap_or` avoids the code of a panic.
             Some(way) => self.entries.get(way).copied().unwrap_or(EMPTY),
@@ -249,7 +250,7 @@ struct SegmentInfo {
 
 /// The index. An entry is a number above [`ABSENT`] with a meaning that the caller defines.
 #[derive(Debug)]
-pub(crate) struct TupleIndex {
+pub struct TupleIndex {
     /// The segment for each value of the lowest `depth` of the selecting bits. One more bit doubles the
     /// directory, which is one copy.
     directory: Vec<u32>,
@@ -263,9 +264,15 @@ pub(crate) struct TupleIndex {
     moving: Vec<(u64, u32)>,
 }
 
+impl Default for TupleIndex {
+    fn default() -> TupleIndex {
+        TupleIndex::new()
+    }
+}
+
 impl TupleIndex {
     /// An index that rarely has more than some thousand entries.
-    pub(crate) fn new() -> TupleIndex {
+    pub fn new() -> TupleIndex {
         TupleIndex::with(Chunks::small())
     }
 
@@ -326,7 +333,7 @@ impl TupleIndex {
 
     /// The bucket where the search for a hash begins.
     #[inline]
-    pub(crate) fn first(&self, hash: u64) -> &IndexBucket {
+    pub fn first(&self, hash: u64) -> &IndexBucket {
         &self.segment(self.segment_of(hash)).buckets[parts(hash).first]
     }
 
@@ -338,7 +345,7 @@ impl TupleIndex {
 
     /// The entry of a hash for which `is` returns true.
     #[inline]
-    pub(crate) fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
+    pub fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
         let HashParts { first, print } = parts(hash);
         let segment = self.segment(self.segment_of(hash));
         let bucket = &segment.buckets[first];
@@ -354,7 +361,7 @@ impl TupleIndex {
     }
 
     /// Adds an entry. Other entries may move.
-    pub(crate) fn insert(&mut self, hash: u64, entry: u32, keys: &impl IndexKeys) -> Result<(), IndexError> {
+    pub fn insert(&mut self, hash: u64, entry: u32, keys: &impl IndexKeys) -> Result<(), IndexError> {
         loop {
             let number = self.segment_of(hash);
             let SegmentInfo { depth, entries } = self.segment_info[number as usize];
@@ -380,7 +387,7 @@ impl TupleIndex {
     }
 
     /// Removes an entry that was added with this hash.
-    pub(crate) fn remove(&mut self, hash: u64, entry: u32) {
+    pub fn remove(&mut self, hash: u64, entry: u32) {
         let number = self.segment_of(hash);
         if self.segment_mut(number).remove(hash, entry) {
             self.segment_info[number as usize].entries -= 1;
@@ -445,7 +452,7 @@ impl TupleIndex {
     }
 
     /// Bytes in use.
-    pub(crate) fn memory(&self) -> usize {
+    pub fn memory(&self) -> usize {
         self.segments.memory()
             + self.segment_info.capacity() * size_of::<SegmentInfo>()
             + self.directory.capacity() * size_of::<u32>()

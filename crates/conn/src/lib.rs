@@ -1,13 +1,14 @@
-//! Connection tracking and NAT: connections, their states, and their translations.
+//! Connection tracking: connections and their states.
 //!
 //! Purpose: a worker's [`ConnectionTable`] finds the connection of a packet in either direction, tracks TCP
-//! and SCTP, times out idle connections, and limits their number. [`nat`] chooses addresses and ports that no
-//! other connection's replies use. [`fragment`] gives later fragments the ports of their datagram's first
-//! fragment. [`quoted`] parses the packet that an ICMP error quotes.
+//! and SCTP, times out idle connections, and limits their number. [`fragment`] gives later fragments the
+//! ports of their datagram's first fragment. [`quoted`] parses the packet that an ICMP error quotes.
+//! [`index`] is the index of the table, and of the tables of NAT (crate `mmb-nat`), which chooses the reply
+//! tuple of a translated connection.
 //!
 //! Life-cycle: a worker owns its tables, and only that worker reads and writes them. Other threads send
-//! requests to the worker. Workers that share outside addresses share one [`nat::Nat`], under a lock. This
-//! crate reads no clock: each call receives the time, in milliseconds that never decrease.
+//! requests to the worker. This crate reads no clock: each call receives the time, in milliseconds that never
+//! decrease.
 #![forbid(unsafe_code)]
 
 mod alloc_error;
@@ -17,9 +18,8 @@ pub mod fragment;
 mod ghosts;
 mod hash;
 mod ids;
-mod index;
+pub mod index;
 mod links;
-pub mod nat;
 mod offloaded;
 mod owner;
 mod queue;
@@ -39,7 +39,7 @@ mod wide;
 
 pub use connection::{Connection, ConnectionSnapshot, IngressPorts, Unfolded};
 pub use hash::TupleHasher;
-pub use ids::{ConnId, ExtensionId, ResourceIds, RuleSetId};
+pub use ids::{ConnId, ExtensionId, LeaseId, ResourceIds, RuleSetId};
 pub use mmb_packet::proto;
 pub use offloaded::{EndNumbers, OffloadedPackets};
 pub use owner::{CLOSE_BATCH, TableOwner};

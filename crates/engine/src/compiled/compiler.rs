@@ -27,7 +27,7 @@ use crate::drop::DropReason;
 use crate::port::PortTable;
 use mmb_base::{Id, IdPool, lock};
 use mmb_classify::{ClassifierIndex, RuleNames, RuleSlot, TableStats, Tuning, UnknownPort};
-use mmb_conn::nat::RuleVersion;
+use mmb_nat::RuleVersion;
 use mmb_packet::PortId;
 use mmb_policy::rules::RuleChange;
 use mmb_policy::{CtStates, NamedSet, PacketFilter, Policy, Rule, RuleId, RuleStore, Test};

@@ -16,7 +16,7 @@ use crate::server_cells::{
     OrderedServer, ServerCells, ServerCount, ServerInfo, ServerSlot, ServerState, ServerTraffic,
 };
 use mmb_base::IdPool;
-use mmb_conn::nat::{OpenServers, RuleVersion, ValueSet};
+use mmb_nat::{OpenServers, RuleVersion, ValueSet};
 use mmb_policy::field::Field;
 use mmb_policy::rule::Target;
 use mmb_policy::{Rule, RuleId, ServerCommand, ServerName, ServerOrder};

@@ -19,7 +19,7 @@ use crate::rate::RateLimit;
 use crate::server_cells::ServerCells;
 use mmb_base::{Id, prefetch};
 use mmb_classify::{Classifier, RuleSlot};
-use mmb_conn::nat::RuleVersion;
+use mmb_nat::RuleVersion;
 use mmb_packet::{ParserLimits, PortId};
 use mmb_policy::settings::{
     AnswerSettings, ConnectionSettings, FlowCacheUse, LogSettings, Offload, StreamSettings,

@@ -4,7 +4,7 @@
 use super::streams::StreamRule;
 use crate::server_cells::ServerSlot;
 use mmb_base::prefetch;
-use mmb_conn::nat::{Balance, BalancedPart, Balancing, Mapping, PortMapping, RuleVersion, ValueSet};
+use mmb_nat::{Balance, BalancedPart, Balancing, Mapping, PortMapping, RuleVersion, ValueSet};
 use mmb_policy::field::{Field, FieldId, MappedPart, ones};
 use mmb_policy::rule::{DropRate, LbMethod, NumberSet, ServerList, Target, Write};
 use mmb_policy::{Rule, RuleId};

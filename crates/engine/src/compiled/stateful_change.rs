@@ -1,7 +1,7 @@
 //! The stateful rules that a change of the policy removes or replaces. With them, the control side counts the
 //! connections that the change affects.
 
-use mmb_conn::nat::RuleVersion;
+use mmb_nat::RuleVersion;
 use std::collections::HashMap;
 
 /// The stateful rules in force that a change removes or replaces, by their lines.

@@ -9,10 +9,11 @@ use crate::compiled::Snapshot;
 use crate::compiled::StatefulRule;
 use crate::drop::DropReason;
 use mmb_classify::RuleSlot;
-use mmb_conn::nat::{LeaseId, Mapping, RuleVersion, Translated};
 use mmb_conn::{
-    ConnId, Direction, ExtensionId, IngressPorts, Invalid, ResourceIds, RuleSetId, TrackedHeader, Tuple,
+    ConnId, Direction, ExtensionId, IngressPorts, Invalid, LeaseId, ResourceIds, RuleSetId, TrackedHeader,
+    Tuple,
 };
+use mmb_nat::{Mapping, RuleVersion, Translated};
 use mmb_packet::checksum::{Soundness, transport_soundness};
 use mmb_packet::{Layout, Packet};
 use std::borrow::Cow;

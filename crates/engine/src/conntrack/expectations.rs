@@ -14,8 +14,7 @@
 
 use arrayvec::ArrayVec;
 use hashbrown::HashTable;
-use mmb_conn::nat::LeaseId;
-use mmb_conn::{DESTINATION, RuleSetId, Tuple, TupleHasher};
+use mmb_conn::{DESTINATION, LeaseId, RuleSetId, Tuple, TupleHasher};
 use mmb_random::Seed;
 
 /// How long a connection is expected, in milliseconds. A server connects when the client's next command

@@ -5,8 +5,8 @@ use super::expectations::{Expectation, Expectations, ExpectedRef, Occupied};
 use super::shared::SharedState;
 use crate::compiled::Snapshot;
 use mmb_classify::RuleSlot;
-use mmb_conn::nat::{LeaseId, Mapping, RuleVersion, Translated, ValueSet};
-use mmb_conn::{ConnId, ConnectionTable, DESTINATION, SOURCE, Side, Tuple};
+use mmb_conn::{ConnId, ConnectionTable, DESTINATION, LeaseId, SOURCE, Side, Tuple};
+use mmb_nat::{Mapping, RuleVersion, Translated, ValueSet};
 use mmb_rewrite::NotApplied;
 use std::net::IpAddr;
 

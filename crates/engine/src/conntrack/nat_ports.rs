@@ -24,8 +24,8 @@ use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
 use crate::drop::DropReason;
 use arrayvec::ArrayVec;
-use mmb_conn::nat::{Mapping, Nat, NatError, PortShortage, RuleVersion, Translated};
 use mmb_conn::{CloseReason, ConnId, Connection, ConnectionTable, DESTINATION, Direction, Tuple};
+use mmb_nat::{Mapping, Nat, NatError, PortShortage, RuleVersion, Translated};
 use mmb_packet::{LinkType, Packet};
 
 /// The most ports that one new connection reclaims: a port that becomes free may still be in use towards the

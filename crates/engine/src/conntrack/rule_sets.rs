@@ -9,8 +9,8 @@ use crate::compiled::{AffectedConnections, RuleFate, StatefulChange, StatefulRul
 use crate::server_cells::ServerSlot;
 use mmb_base::{Chunks, Id, ShardedIndex, Slab, prefetch};
 use mmb_classify::RuleSlot;
-use mmb_conn::nat::{Mapping, RuleVersion};
 use mmb_conn::{RuleSetId, Tuple};
+use mmb_nat::{Mapping, RuleVersion};
 use mmb_policy::RuleId;
 use std::cell::OnceCell;
 use std::collections::VecDeque;

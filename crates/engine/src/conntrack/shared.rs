@@ -18,10 +18,11 @@ use crate::server_cells::ServerCells;
 use arrayvec::ArrayVec;
 use mmb_base::lock_soon;
 use mmb_classify::RuleSlot;
-use mmb_conn::nat::{LeaseId, Nat, OpenServers, RuleVersion};
 use mmb_conn::{
-    CLOSE_BATCH, CloseReason, ConnId, Connection, ConnectionTable, ResourceIds, TableOwner, Tuple, Unfolded,
+    CLOSE_BATCH, CloseReason, ConnId, Connection, ConnectionTable, LeaseId, ResourceIds, TableOwner, Tuple,
+    Unfolded,
 };
+use mmb_nat::{Nat, OpenServers, RuleVersion};
 use mmb_random::SeedTree;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::TrySendError;

@@ -1,11 +1,9 @@
 //! The resources of a connection beyond one binding: a second binding, its count at a server, a peer.
 
-use super::bindings::{BindingId, CHUNK, Kind, NatKey};
-use super::destinations::CountedServer;
-use crate::Wire;
-use crate::hash::TupleHasher;
-use crate::ids::LeaseId;
+use crate::bindings::{BindingId, CHUNK, Kind, NatKey};
+use crate::destinations::CountedServer;
 use mmb_base::{Chunks, Id, ShardedIndex, Slab, SlabStorage, id_types, prefetch};
+use mmb_conn::{LeaseId, TupleHasher, Wire};
 
 /// The resources of one connection.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,18 +1,16 @@
 //! The translation of new connections: see [`Nat::translate`].
 
-use super::addresses::ValueSet;
-use super::bindings::{BindingId, BindingTable, InsideEnd, OutsideAddress, OutsideEnd};
-use super::destinations::{CountedServer, DestinationTable};
-use super::leases::{BindingPeers, Lease, LeaseTable};
-use super::mapping::{CLASSES, Mapping, NatError, RuleVersion, class, maps_destination_port};
-use super::open_servers::OpenServers;
-use super::pools::{NatPools, PoolExhausted, SourceTarget};
-use super::ports::{PortMapping, PortRanges, PortRequest};
-use super::random::NatRandom;
-use crate::hash::TupleHasher;
-use crate::ids::LeaseId;
-use crate::{DESTINATION, SOURCE, Side, Tuple, Wire, proto};
+use crate::addresses::ValueSet;
+use crate::bindings::{BindingId, BindingTable, InsideEnd, OutsideAddress, OutsideEnd};
+use crate::destinations::{CountedServer, DestinationTable};
+use crate::leases::{BindingPeers, Lease, LeaseTable};
+use crate::mapping::{CLASSES, Mapping, NatError, RuleVersion, class, maps_destination_port};
+use crate::open_servers::OpenServers;
+use crate::pools::{NatPools, PoolExhausted, SourceTarget};
+use crate::ports::{PortMapping, PortRanges, PortRequest};
+use crate::random::NatRandom;
 use arrayvec::ArrayVec;
+use mmb_conn::{DESTINATION, LeaseId, SOURCE, Side, Tuple, TupleHasher, Wire, proto};
 use mmb_policy::settings::{ConnectionSettings, NatFiltering};
 use mmb_random::{Prf, Purpose, SeedTree};
 

@@ -1,11 +1,11 @@
 //! Types of translation: the mapping that a rule requests, and the reasons why a connection has none.
 
-use super::addresses::ValueSet;
-use super::balance::Balance;
-use super::bindings::InsideEnd;
-use super::maglev::Maglev;
-use super::ports::PortMapping;
-use crate::{DESTINATION, Tuple, proto};
+use crate::addresses::ValueSet;
+use crate::balance::Balance;
+use crate::bindings::InsideEnd;
+use crate::maglev::Maglev;
+use crate::ports::PortMapping;
+use mmb_conn::{DESTINATION, Tuple, proto};
 
 /// A version of a stateful rule, unique among all versions that ever existed. A rule that is changed, or
 /// removed and added again, gets a new version. Its id and its place in the compiled policy may stay the

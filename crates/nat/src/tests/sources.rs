@@ -1,7 +1,7 @@
 //! Source translation, each guarantee by itself.
 
 use super::*;
-use crate::Vlans;
+use mmb_conn::Vlans;
 use mmb_random::SeedTree;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,13 +1,13 @@
 //! Restores the bindings of another daemon's connections: unchanged, or not at all.
 
-use super::addresses::ValueSet;
-use super::bindings::{BindingId, InsideEnd, OutsideAddress};
-use super::mapping::{Mapping, NatError, class};
-use super::paired_address::column;
-use super::pools::SourceTarget;
-use super::ports::PortMapping;
-use super::translate::{Nat, Translated};
-use crate::{DESTINATION, SOURCE, Tuple};
+use crate::addresses::ValueSet;
+use crate::bindings::{BindingId, InsideEnd, OutsideAddress};
+use crate::mapping::{Mapping, NatError, class};
+use crate::paired_address::column;
+use crate::pools::SourceTarget;
+use crate::ports::PortMapping;
+use crate::translate::{Nat, Translated};
+use mmb_conn::{DESTINATION, SOURCE, Tuple};
 
 impl Nat {
     /// Restores the translation that a mapping gave to a connection. `arrived` is the tuple of the
@@ -112,8 +112,8 @@ fn retaining_mapping(mapping: &Mapping, arrived: &Tuple, sent: &Tuple) -> Option
 mod tests {
     use super::super::{PortMapping, RuleVersion};
     use super::*;
-    use crate::Wire;
-    use crate::proto;
+    use mmb_conn::Wire;
+    use mmb_conn::proto;
     use mmb_random::SeedTree;
 
     fn tuple(host: u32, port: u16) -> Tuple {

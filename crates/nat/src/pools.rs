@@ -10,19 +10,18 @@
 //! [`PortsPerHost::Share`], an address may hold no more ports than are left to its network, so that one
 //! address does not use up its neighbours' share.
 
-use super::addresses::ValueSet;
-use super::available::AvailableIndices;
-use super::bindings::{InsideEnd, OutsideAddress, OutsideEnd, OutsideId, PairId, TargetId};
-use super::ids::IdIndex;
-use super::inside_host::InsideHost;
-use super::interned::Interned;
-use super::mapping::NatError;
-use super::paired_address::{COLUMNS, NONE, NetworkUsage, PairedAddress, column};
-use super::ports::{PortRanges, PortRequest, PortSearch, UsedPorts, size};
-use super::random::{NatRandom, scale};
-use crate::Wire;
-use crate::hash::TupleHasher;
+use crate::addresses::ValueSet;
+use crate::available::AvailableIndices;
+use crate::bindings::{InsideEnd, OutsideAddress, OutsideEnd, OutsideId, PairId, TargetId};
+use crate::ids::IdIndex;
+use crate::inside_host::InsideHost;
+use crate::interned::Interned;
+use crate::mapping::NatError;
+use crate::paired_address::{COLUMNS, NONE, NetworkUsage, PairedAddress, column};
+use crate::ports::{PortRanges, PortRequest, PortSearch, UsedPorts, size};
+use crate::random::{NatRandom, scale};
 use mmb_base::{Chunks, ShardedIndex, Slab, prefetch};
+use mmb_conn::{TupleHasher, Wire};
 use mmb_policy::settings::PortsPerHost;
 use mmb_random::Prf;
 use std::collections::HashMap;

@@ -3,16 +3,16 @@
 //! Connections are counted per set of servers, not per rule. All rules that balance over the same set by the
 //! same method take turns together and see each other's connections.
 
-use super::addresses::ValueSet;
-use super::balance::{Balance, LeastConnections};
-use super::hashed::{hash_of, pick};
-use super::interned::Interned;
-use super::mapping::{BalancedPart, Balancing, Mapping, NatError, RuleVersion};
-use super::open_servers::OpenServers;
-use super::ports::{PortMapping, random, within};
-use super::random::{NatRandom, scale};
-use crate::{DESTINATION, Tuple};
+use crate::addresses::ValueSet;
+use crate::balance::{Balance, LeastConnections};
+use crate::hashed::{hash_of, pick};
+use crate::interned::Interned;
+use crate::mapping::{BalancedPart, Balancing, Mapping, NatError, RuleVersion};
+use crate::open_servers::OpenServers;
+use crate::ports::{PortMapping, random, within};
+use crate::random::{NatRandom, scale};
 use mmb_base::id_types;
+use mmb_conn::{DESTINATION, Tuple};
 use mmb_random::Prf;
 use std::collections::HashMap;
 

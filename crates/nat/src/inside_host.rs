@@ -1,9 +1,8 @@
 //! The inside host that requests an outside address.
 
-use super::bindings::{InsideEnd, Kind, NatKey, TargetId};
-use crate::hash::TupleHasher;
-use crate::{Tuple, Wire};
+use crate::bindings::{InsideEnd, Kind, NatKey, TargetId};
 use mmb_base::Id;
+use mmb_conn::{Tuple, TupleHasher, Wire};
 use mmb_random::Prf;
 
 /// An inside address for one target.

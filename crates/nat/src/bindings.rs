@@ -4,10 +4,9 @@
 //! A binding does not depend on destinations: all connections of an inside endpoint under the same target
 //! share it. The binding ends with its last connection.
 
-use super::ids::IdIndex;
-use crate::hash::TupleHasher;
-use crate::{SOURCE, Side, Tuple, Wire};
+use crate::ids::IdIndex;
 use mmb_base::{Chunks, Id, Slab, id_types, prefetch};
+use mmb_conn::{SOURCE, Side, Tuple, TupleHasher, Wire};
 
 id_types! {
     /// The request of the source side of a mapping; valid while a binding or an exhausted pool refers to it.

@@ -1,6 +1,6 @@
 //! Sets of values that a mapping uses, stored as ranges: a /8 takes no more memory than one address.
 
-use super::maglev::Maglev;
+use crate::maglev::Maglev;
 use mmb_policy::Intervals;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};

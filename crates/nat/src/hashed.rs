@@ -1,9 +1,9 @@
 //! Consistent hashing: which value of a set a connection gets by its hash.
 
-use super::addresses::ValueSet;
-use super::maglev::mix;
-use super::random::scale;
-use crate::Tuple;
+use crate::addresses::ValueSet;
+use crate::maglev::mix;
+use crate::random::scale;
+use mmb_conn::Tuple;
 use mmb_random::Prf;
 
 /// Number of probes in a set without a table. After them, the hash selects an index.

@@ -1,9 +1,9 @@
 //! The outside address of an inside address, and the ports that the inside address and its network hold.
 
-use super::bindings::TargetId;
-use super::inside_host::InsideHost;
-use crate::{Wire, proto};
+use crate::bindings::TargetId;
+use crate::inside_host::InsideHost;
 use mmb_base::Id;
+use mmb_conn::{Wire, proto};
 
 /// The outside address of an inside address.
 #[derive(Clone, Copy)]

@@ -1,9 +1,9 @@
 //! Load balancing: the methods, and the search for the value with the fewest connections.
 
-use super::addresses::ValueSet;
-use super::available::AvailableIndices;
-use super::open_servers::OpenServers;
-use super::random::NatRandom;
+use crate::addresses::ValueSet;
+use crate::available::AvailableIndices;
+use crate::open_servers::OpenServers;
+use crate::random::NatRandom;
 use std::collections::HashMap;
 
 /// How connections are distributed over values.

@@ -1,7 +1,7 @@
 //! Ports: the request of a mapping, the ports in use on an outside address, and the search for a free one.
 
-use super::addresses::ValueSet;
-use super::random::NatRandom;
+use crate::addresses::ValueSet;
+use crate::random::NatRandom;
 use mmb_base::prefetch;
 use mmb_policy::Intervals;
 use std::ops::Deref;

@@ -1,7 +1,7 @@
 //! An index from hashes to the ids of NAT's tables.
 
-use crate::index::{IndexBucket, IndexKeys, TupleIndex};
 use mmb_base::{Id, prefetch};
+use mmb_conn::index::{IndexBucket, IndexKeys, TupleIndex};
 use std::marker::PhantomData;
 
 /// Finds ids by the hash of their keys: see [`TupleIndex`].
@@ -84,7 +84,7 @@ impl<'t, I: Id, T: 't, F: Fn(I) -> &'t T, G: Fn(&T) -> u64> IndexKeys for IdKeys
     }
 }
 
-/// The entry of an id: a number above [`ABSENT`](crate::index::ABSENT).
+/// The entry of an id: a number above [`ABSENT`](mmb_conn::index::ABSENT).
 #[inline]
 fn entry(id: impl Id) -> u32 {
     id.number() + 1

@@ -14,6 +14,7 @@
 //! Ports are unpredictable (RFC 6056), and so are the outside address and the server of a host. A cipher
 //! chooses them, or a keyed function if the same host must get the same one again. Memory use depends on the
 //! number of bindings, not on the size of pools.
+#![forbid(unsafe_code)]
 
 mod addresses;
 mod available;
@@ -38,10 +39,10 @@ mod shortage;
 mod tests;
 mod translate;
 
-pub use crate::ids::LeaseId;
 pub use addresses::ValueSet;
 pub use balance::Balance;
 pub use mapping::{BalancedPart, Balancing, Mapping, NatError, RuleVersion};
+pub use mmb_conn::LeaseId;
 pub use open_servers::OpenServers;
 pub use ports::PortMapping;
 pub use shortage::PortShortage;

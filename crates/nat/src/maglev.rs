@@ -1,6 +1,6 @@
 //! Lookup tables for consistent hashing (Eisenbud et al., Maglev, NSDI 2016, section 3.4).
 
-use super::random::scale;
+use crate::random::scale;
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 

@@ -5,14 +5,13 @@
 //! whether its end would free a port ([`Nat::would_free`]). Then it releases the binding of the connection
 //! ([`Nat::release`]).
 
-use super::addresses::ValueSet;
-use super::inside_host::host_of;
-use super::mapping::{CLASSES, Mapping, NatError, class};
-use super::paired_address::column;
-use super::ports::within;
-use super::translate::Nat;
-use crate::ids::LeaseId;
-use crate::{Tuple, Wire};
+use crate::addresses::ValueSet;
+use crate::inside_host::host_of;
+use crate::mapping::{CLASSES, Mapping, NatError, class};
+use crate::paired_address::column;
+use crate::ports::within;
+use crate::translate::Nat;
+use mmb_conn::{LeaseId, Tuple, Wire};
 use mmb_policy::settings::PortsPerHost;
 
 /// The ports that one connection could use.

@@ -1,7 +1,7 @@
 //! Random connections, compared with a plain model of bindings.
 
 use super::*;
-use crate::Vlans;
+use mmb_conn::Vlans;
 use mmb_policy::settings::PortsPerHost;
 use mmb_random::SeedTree;
 use proptest::prelude::*;

@@ -8,7 +8,7 @@ mod model;
 mod sources;
 
 use super::*;
-use crate::{DESTINATION, SOURCE, Side, Tuple, Wire, proto};
+use mmb_conn::{DESTINATION, SOURCE, Side, Tuple, Wire, proto};
 use mmb_policy::settings::{ConnectionSettings, NatFiltering};
 use mmb_random::SeedTree;
 

@@ -1,9 +1,9 @@
 //! The servers of a list that take new connections, while others are out of service.
 
-use super::addresses::ValueSet;
-use super::hashed::pick;
-use super::maglev::mix;
-use super::random::scale;
+use crate::addresses::ValueSet;
+use crate::hashed::pick;
+use crate::maglev::mix;
+use crate::random::scale;
 use std::sync::Arc;
 
 /// The servers of a list that take new connections. Copies share the data.
