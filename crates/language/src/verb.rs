@@ -159,14 +159,7 @@ pub static COMMANDS: &[CommandInfo] = &[
     ),
     command("flush", Verb::Flush, "", Argument::None, true, "deletes every rule"),
     command("list", Verb::List, "[--terse]", Argument::Terse, false, "lists the rules and their counters"),
-    command(
-        "show",
-        Verb::Show,
-        "tables|ports|errors|runtime|rates|offload|log|sets|set NAME|settings|version|connections [FILTER…] [verbose]|streams [FILTER…] [verbose]|streams summary|conn summary|servers [--terse]",
-        Argument::Show,
-        false,
-        "shows the state of mmb",
-    ),
+    command("show", Verb::Show, SHOW_ARGUMENTS, Argument::Show, false, "shows the state of mmb"),
     command(
         "enable",
         Verb::Enable,
@@ -319,49 +312,67 @@ const fn command(
     CommandInfo { name, verb, arguments, argument, in_file, help }
 }
 
-/// The subjects of `show`: word, meaning, help.
-pub static SHOWS: &[(&str, Show, &str)] = {
-    &[
-        ("tables", Show::Tables, "tables of the classifier: masks, rules, load"),
-        ("ports", Show::Ports, "ports, their devices and counters"),
-        ("errors", Show::Errors, "drops by reason, and edits that were not applied"),
-        ("runtime", Show::Runtime, "calls, vectors, packets and cycles of each stage"),
-        (
-            "rates",
-            Show::Rates,
-            "packets and bytes per second of ports, workers, rules, connections and drops, measured for a second",
-        ),
-        (
-            "offload",
-            Show::Offload,
-            "flows that the kernel forwards by itself, ports with the offload, and why other flows stay with mmb",
-        ),
-        ("log", Show::Log, "where `mmb run --log` sends events: events written, waiting and lost"),
-        (
-            "sets",
-            Show::Sets,
-            "named sets: elements, memory, and rules that name them; `set NAME`: the elements of one",
-        ),
-        ("settings", Show::Settings, "settings in force"),
-        ("version", Show::Version, "version and build"),
-        (
-            "connections",
-            Show::Connections { filter: ConnectionFilter::ALL, verbose: false },
-            "connections; with a filter, those that satisfy all of its conditions",
-        ),
-        (
-            "streams",
-            Show::Streams { filter: ConnectionFilter::ALL, verbose: false },
-            "streams that rules follow; with a filter, those of connections that satisfy all of its conditions; `summary`: their numbers, memory and limits",
-        ),
-        (
-            "servers",
-            Show::Servers { terse: false },
-            "servers of rules with lb: their states and counters; with --terse without packets and bytes",
-        ),
-        ("conn summary", Show::ConnSummary, "numbers of connections that exist, were made and were refused"),
-    ]
-};
+/// Makes [`SHOWS`] and [`SHOW_ARGUMENTS`]. A row has the words, what follows them in the usage line of `show`, the
+/// meaning, and one line of help.
+macro_rules! shows {
+    (
+        ($word:literal, $usage:literal, $show:expr, $help:literal)
+        $(, ($words:literal, $usages:literal, $shows:expr, $helps:literal))* $(,)?
+    ) => {
+        /// The subjects of `show`: words, meaning, help. Rows with the same first word stand together.
+        pub static SHOWS: &[(&str, Show, &str)] = &[($word, $show, $help), $(($words, $shows, $helps)),*];
+
+        /// The arguments of `show` in its usage line.
+        const SHOW_ARGUMENTS: &str = concat!($word, $usage, $("|", $words, $usages),*);
+    };
+}
+
+shows! {
+    ("tables", "", Show::Tables, "tables of the classifier: masks, rules, load"),
+    ("ports", "", Show::Ports, "ports, their devices and counters"),
+    ("errors", "", Show::Errors, "drops by reason, and edits that were not applied"),
+    ("runtime", "", Show::Runtime, "calls, vectors, packets and cycles of each stage"),
+    (
+        "rates",
+        "",
+        Show::Rates,
+        "packets and bytes per second of ports, workers, rules, connections and drops, measured for a second"
+    ),
+    (
+        "offload",
+        "",
+        Show::Offload,
+        "flows that the kernel forwards by itself, ports with the offload, and why other flows stay with mmb"
+    ),
+    ("log", "", Show::Log, "where `mmb run --log` sends events: events written, waiting and lost"),
+    (
+        "sets",
+        "|set NAME",
+        Show::Sets,
+        "named sets: elements, memory, and rules that name them; `set NAME`: the elements of one"
+    ),
+    ("settings", "", Show::Settings, "settings in force"),
+    ("version", "", Show::Version, "version and build"),
+    (
+        "connections",
+        " [FILTER…] [verbose]",
+        Show::Connections { filter: ConnectionFilter::ALL, verbose: false },
+        "connections; with a filter, those that satisfy all of its conditions"
+    ),
+    (
+        "streams",
+        " [FILTER…] [verbose]|streams summary",
+        Show::Streams { filter: ConnectionFilter::ALL, verbose: false },
+        "streams that rules follow; with a filter, those of connections that satisfy all of its conditions; `summary`: their numbers, memory and limits"
+    ),
+    (
+        "servers",
+        " [--terse]",
+        Show::Servers { terse: false },
+        "servers of rules with lb: their states and counters; with --terse without packets and bytes"
+    ),
+    ("conn summary", "", Show::ConnSummary, "numbers of connections that exist, were made and were refused"),
+}
 
 impl Command {
     /// The command's row in the table of commands.
