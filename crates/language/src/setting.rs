@@ -4,13 +4,14 @@ use crate::phrase;
 use crate::value;
 use mmb_policy::setting_table::{SETTINGS, Setting, SettingInfo, Values, named};
 
-/// The subjects of names that begin with a word.
+/// The help of each first word with which several names begin.
 static SUBJECTS: &[(&str, &str)] = &[
     ("conn", "limits of connections, and the way they begin"),
     ("timeout", "lifetimes of connections without packets"),
     ("nat", "translation of addresses and ports"),
     ("stream", "the bytes of connections: how many are followed, and the memory for them"),
     ("http", "messages of HTTP/1.x: heads, and messages that are not understood or not to be changed"),
+    ("log", "how many packets rules with `log` report"),
 ];
 
 /// Reads a value of a setting.
@@ -116,6 +117,14 @@ mod tests {
         assert!(tcp_established >= 2 * 3600 + 4 * 60);
         assert!([tcp_syn, tcp_fin, tcp_time_wait].iter().all(|seconds| *seconds >= 4 * 60));
         assert!(udp >= 5 * 60 && udp_unreplied >= 2 * 60 && icmp >= 60);
+    }
+
+    #[test]
+    fn each_first_word_of_several_names_has_its_help() {
+        for (word, _) in phrase::next_words(names(), "") {
+            let sharing = names().filter(|name| name.split(' ').next() == Some(word)).count();
+            assert_eq!(SUBJECTS.iter().any(|(subject, _)| *subject == word), sharing > 1, "{word}");
+        }
     }
 
     #[test]
