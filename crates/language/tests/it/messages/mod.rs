@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use mmb_language::parse_command;
+use mmb_policy::field::{FIELDS, FieldPlace};
 
 /// The first lines of errors, with what was expected and what was meant.
 #[track_caller]
@@ -26,7 +27,7 @@ fn shown_rule(piece: &str) -> Option<String> {
     let words: Vec<&str> = piece.split_whitespace().collect();
     let is_target = |word: &str| ["alert", "close", "mask", "mod", "strip", "add", "drop"].contains(&word);
     let is_constraint = |word: &str| {
-        word == "http" || word.starts_with("http-") || word.starts_with("stream") || word == "tls-sni"
+        FIELDS.iter().any(|info| info.name == word && matches!(info.place, FieldPlace::Stream(_)))
     };
     // A name alone, what follows a name, and forms such as `[^>]{0,200}` are no parts of rules.
     let [first, second, ..] = words[..] else { return None };
