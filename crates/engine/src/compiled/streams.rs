@@ -73,7 +73,7 @@ impl StreamRule {
             searches: [false; 2],
             names: (0..)
                 .zip(rule.stream_matches())
-                .filter(|(_, constraint)| part(constraint) == Some(StreamPart::ServerName))
+                .filter(|(_, constraint)| SearchPlace::of(constraint) == Some(SearchPlace::ServerName))
                 .map(|(number, constraint)| NameConstraint { number, negated: constraint.negated })
                 .collect(),
             helper: None,
@@ -98,11 +98,11 @@ impl StreamRule {
             false => Level::Watch,
         };
         for constraint in rule.stream_matches() {
-            let is_name = part(constraint) == Some(StreamPart::ServerName);
+            let is_of_bytes = SearchPlace::of(constraint) == Some(SearchPlace::Bytes);
             for (direction, is_followed) in directions(constraint).into_iter().enumerate() {
                 if is_followed {
                     stream.levels[direction] = stream.levels[direction].max(level);
-                    stream.searches[direction] |= !is_name;
+                    stream.searches[direction] |= is_of_bytes;
                 }
             }
         }
@@ -131,7 +131,31 @@ impl StreamRule {
 }
 
 fn is_http(constraint: &Match) -> bool {
-    part(constraint).is_some_and(StreamPart::is_http)
+    SearchPlace::of(constraint) == Some(SearchPlace::Messages)
+}
+
+/// Where the patterns of a constraint are searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SearchPlace {
+    /// In the bytes of one direction or of both.
+    Bytes,
+    /// In the server name that a TLS client asks for.
+    ServerName,
+    /// In messages of HTTP: [`HttpRules`] has these patterns.
+    Messages,
+}
+
+impl SearchPlace {
+    /// The place of a constraint; `None` for a constraint on packets.
+    fn of(constraint: &Match) -> Option<SearchPlace> {
+        Some(match part(constraint)? {
+            StreamPart::Both | StreamPart::Forward | StreamPart::Reply => SearchPlace::Bytes,
+            StreamPart::ServerName => SearchPlace::ServerName,
+            StreamPart::Http | StreamPart::HttpMethod | StreamPart::HttpHost => SearchPlace::Messages,
+            StreamPart::HttpUri | StreamPart::HttpStatus => SearchPlace::Messages,
+            StreamPart::HttpHeader | StreamPart::HttpBody => SearchPlace::Messages,
+        })
+    }
 }
 
 /// The source of the compiled rules on HTTP. If a change of the policy does not affect it, connections keep
@@ -307,16 +331,17 @@ impl StreamPatterns {
             let edits = edit.is_some();
             built.edits.extend(edit);
             for (number, constraint) in rule.stream_matches().take(MAX_CONSTRAINTS).enumerate() {
+                let is_name = match SearchPlace::of(constraint) {
+                    Some(SearchPlace::Bytes) => false,
+                    Some(SearchPlace::ServerName) => true,
+                    Some(SearchPlace::Messages) | None => continue,
+                };
                 let pattern_use = PatternUse {
                     slot: *slot,
                     constraint: number as u8,
                     directions: directions(constraint),
                     edits,
                 };
-                if part(constraint).is_some_and(StreamPart::is_http) {
-                    continue;
-                }
-                let is_name = part(constraint) == Some(StreamPart::ServerName);
                 for item in constraint.test.patterns() {
                     match item {
                         PatternItem::Regex(regex) if is_name => names.regex(*id, regex, pattern_use),
