@@ -429,8 +429,11 @@ impl<'p> Compiler<'_, 'p> {
                 HttpTest::Header(name.clone(), HeaderValue::Is(self.texts(number, values)?))
             }
             (StreamPart::HttpBody, _) => HttpTest::Body,
-            // The bare `http`; the others always have their tests.
-            _ => HttpTest::Any,
+            // The bare `http`. The other parts of HTTP always have their tests.
+            (StreamPart::Http | StreamPart::HttpStatus | StreamPart::HttpHeader, _) => HttpTest::Any,
+            // `part_of` leaves these out.
+            (StreamPart::Both | StreamPart::Forward | StreamPart::Reply, _) => HttpTest::Any,
+            (StreamPart::ServerName, _) => HttpTest::Any,
         })
     }
 
