@@ -20,7 +20,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 const MAX_PARTS: usize = 1024;
 
 /// Modules whose options this file translates, besides those with a reason.
-const KNOWN: [&str; 17] = [
+const KNOWN: &[&str] = &[
     "tcp",
     "udp",
     "icmp",
