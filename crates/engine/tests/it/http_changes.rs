@@ -46,29 +46,6 @@ fn a_message_ends_with_the_rules_that_it_began_with() {
     assert_eq!((site.resets, lost(&site)), (0, 0));
 }
 
-/// The scanner of a policy that no message had was retired, although the control side counted on its pool and its patterns:
-/// the bodies of the next policy were refused.
-#[test]
-fn a_larger_pool_outlives_a_policy_that_no_message_had() {
-    let larger = |text: &str| {
-        format!("add-stateful id 1 tcp-dport 80 http-body /h[a-z]{{2,60}}[m-p]/ mod http-body \"{text}\"")
-    };
-    let (mut site, body) = amid_response(EDIT);
-    site.publish(&larger("one"));
-    site.later(1);
-    site.publish(&larger("two"));
-    site.send(1, body, SIZE);
-    site.later(200);
-    let response = site.text(0);
-    assert!(response.contains("<body>hello hello </body>"), "{response}");
-    site.send(0, REQUEST, SIZE);
-    site.send(1, RESPONSE, SIZE);
-    site.later(200);
-    let next = site.text(0).split_off(response.len());
-    assert!(next.contains("<body>two </body>"), "{next}");
-    assert_eq!((site.resets, lost(&site)), (0, 0));
-}
-
 #[test]
 fn so_it_does_when_a_list_changes() {
     let text = "patterns words FILE\nadd-stateful id 1 tcp-dport 80 http-body @words mod http-body \"X\"";
