@@ -61,14 +61,12 @@ demo: setup build ## run mmb between two namespaces on live traffic and show its
 
 check: ## after each change: formatting, structure, clippy, Rust tests, captures
 	@scripts/setup
-	@scripts/part "formatting, structure, clippy" $(MAKE) --no-print-directory lint
-	@scripts/part "Rust tests" $(MAKE) --no-print-directory test-rust
-	@scripts/part "captures and imports" $(MAKE) --no-print-directory test-replay
+	@scripts/test check
 	@echo "make check: passed. 'make test' also tests live traffic, documents and packages"
 
 test: ## before a commit: 'make check', and tests of live traffic, documents, packages and VPP; needs root
 	@scripts/setup
-	@scripts/test
+	@scripts/test test
 	@echo "make test: passed. 'make test-long' has the soak, fuzzing and a small evaluation"
 
 lint: setup ## check formatting, the structure of the code, unused dependencies, clippy

@@ -181,7 +181,7 @@ mod tests {
                 let mut list = ElementList::default();
                 list.ip4.extend((0..500).map(|n| Element::of(n * (number + 2), n * (number + 2))));
                 let mut set = mmb_policy::NamedSet::default();
-                set.change(SetOperation::Replace, list, 0).expect("they are is_member one kind");
+                set.change(SetOperation::Replace, list, 0).expect("they are of one kind");
                 let name = format!("set{number}");
                 names.put_set(&name, Arc::new(set));
                 SetLookup { set: names.set_number(&name), field: LookupField::Ip4(Extract::new(0, 32, 0)) }

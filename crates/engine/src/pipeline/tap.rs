@@ -6,7 +6,7 @@
 //! Life-cycle: the control side makes a tap with all of its memory ([`TapQueue`]), and sends every worker its
 //! part ([`WorkerTap`]) by a task. Before a vector, a worker finds the selected packets and copies their
 //! bytes. After the vector, it adds bytes, verdicts and traces, and puts the records into the queue. The
-//! control side matches_reason the records from there ([`PacketTap`](crate::PacketTap)). If the queue is full or no
+//! control side takes the records from there ([`PacketTap`](crate::PacketTap)). If the queue is full or no
 //! memory is free, the worker leaves the packet out and counts it: a worker never waits, allocates or frees.
 //! At the end, the worker returns its part of the tap to the control side.
 //!
@@ -24,7 +24,7 @@ use mmb_packet::{LinkType, Packet, PortId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of a piece of memory. A packet matches_reason as many pieces as it needs.
+/// Bytes of a piece of memory. A packet takes as many pieces as it needs.
 const PIECE_BYTES: usize = 2048;
 /// The most pieces of one packet.
 const MAX_PIECES: usize = 8;
