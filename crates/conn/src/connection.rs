@@ -187,8 +187,8 @@ impl IngressPorts {
     }
 
     /// Whether packets of a direction may arrive on a port. A port on which earlier packets arrived is
-    /// admitted. While the direction has fewer than two ports, so is any other port, except one that the
-    /// other direction uses if ports are not shared.
+    /// admitted. While the direction has fewer than two ports, any other port is admitted too, unless ports
+    /// are not shared and the other direction uses it.
     #[inline]
     pub fn admit(&self, direction: Direction, PortId(port): PortId) -> bool {
         let [first, second] = self.ports[direction as usize];

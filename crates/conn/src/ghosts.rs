@@ -12,7 +12,7 @@ use mmb_base::prefetch;
 /// The number of sets, as a shift.
 const SETS_SHIFT: u32 = 16;
 
-/// Fingerprints per set. The 65,536 sets hold a million fingerprints, which last three seconds at 300,000
+/// Fingerprints per set. The 65,536 sets contain a million fingerprints, which last three seconds at 300,000
 /// evictions a second.
 const WAYS: usize = 16;
 

@@ -3,7 +3,7 @@
 //! Senders choose the tuples of packets, and must not be able to choose their positions in the index.
 //!
 //! An IPv4 tuple is hashed with pair-multiply-shift (Thorup, High Speed Hashing for Integers and Strings,
-//! arXiv:1504.06804). Each 32-bit word is added to a 64-bit key of its own, and the sums are multiplied in
+//! arXiv:1504.06804). Each 32-bit word is added to a separate 64-bit key, and the sums are multiplied in
 //! pairs. The products are added modulo 2^64, and the upper half of the result is used. Two different tuples,
 //! whatever they are, collide with probability 2^-32 over the choice of the keys. The two halves of a hash
 //! are two such sums under independent keys. The sums of a vector of packets are computed side by side. The
@@ -12,7 +12,7 @@
 //! Longer records are hashed with NH (Black et al., UMAC, CRYPTO 1999) over 64-bit words, with collision
 //! probability 2^-64. The result is folded to 64 bits under two more keys.
 //!
-//! These bounds hold only while hashes stay secret: a few of them reveal the keys. A choice that is visible
+//! These bounds apply only while hashes stay secret: a few of them reveal the keys. A choice that is visible
 //! from outside (an address, a server, a worker) uses a [`Prf`](mmb_random::Prf) with another seed.
 
 use crate::ends::Ends;

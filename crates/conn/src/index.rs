@@ -9,7 +9,8 @@
 //!
 //! Hashes are keyed, so a sender cannot cause collisions by its choice of tuples. If equal hashes fill a
 //! bucket nevertheless, splitting would never end. Such entries go to a small stash, which is searched last.
-//! An entry is refused if the stash is full, or if there is no memory to split a segment or to grow the stash.
+//! An entry is refused if the stash is full, or if memory is exhausted when a segment must
+//! split or the stash must grow.
 
 use crate::alloc_error::AllocError;
 use mmb_base::simd::equal_lanes;
@@ -66,7 +67,7 @@ pub const EMPTY: u32 = 0;
 pub enum IndexError {
     /// Equal hashes fill both buckets of the entry and the stash.
     StashFull,
-    /// There is no memory for more segments or for the stash.
+    /// Memory for more segments or for the stash is exhausted.
     NoMemory,
 }
 

@@ -3,7 +3,7 @@
 /// The sequence numbers of one end of a TCP connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndNumbers {
-    /// The number after the highest one that it sent.
+    /// The number after the highest number that it sent.
     pub snd_nxt: u32,
     /// The highest number that it acknowledged.
     pub ack: u32,

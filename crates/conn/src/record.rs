@@ -42,7 +42,7 @@ pub(crate) struct FlowLine {
     packets: [u16; 2],
     /// Their bytes.
     bytes: [u32; 2],
-    /// For each direction, the ingress port for which the verdict is cached; [`NO_PORT`] if there is none.
+    /// For each direction, the ingress port for which the verdict is cached, or [`NO_PORT`].
     ingress: [u16; 2],
     /// The epoch for which verdicts are cached; the lower four bits are the connection's state.
     epoch_and_state: u16,

@@ -28,8 +28,8 @@ pub struct SctpChunks {
     pub kinds: u16,
     /// Number of chunks that were parsed.
     pub count: u8,
-    /// Its ABORT or SHUTDOWN COMPLETE has the T bit. Then its tag is the one that packets to its sender
-    /// carry: the sender did not know the receiver's tag.
+    /// Its ABORT or SHUTDOWN COMPLETE has the T bit. Then its tag is the tag of packets to its sender:
+    /// the sender did not know the receiver's tag.
     pub reflected: bool,
 }
 
@@ -132,7 +132,7 @@ const REQUESTED: u8 = 0x40;
 /// - `snd_nxt` is the tag that packets of the direction carry, if `SENT` is set.
 /// - `ack` is their tag after a restart, if `ACKED` is set. An INIT ACK has confirmed it.
 /// - `window` (of both directions together) is the tag that an unconfirmed INIT requests for the direction
-///   with `REQUESTED`. It has a place of its own, so that a forged INIT without an answer cannot replace a
+///   with `REQUESTED`. It is stored separately, so that a forged INIT without an answer cannot replace a
 ///   confirmed tag.
 impl ConnTracker {
     /// Starts tracking with the first packet that was seen.

@@ -146,7 +146,7 @@ impl ConnectionSlab {
     }
 
     /// The ids of at most `max` records from `first` on, free ones included. Also the id of the record after
-    /// them, if there is one.
+    /// them, if it exists.
     pub(crate) fn ids(
         &self,
         first: ConnId,

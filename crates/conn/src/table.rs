@@ -2,7 +2,7 @@
 //!
 //! A connection's record does not move in its slab. The index finds the record by the hash of either tuple,
 //! and an expiry queue contains it until it times out. For a new connection, a full table evicts a closed
-//! connection or, if there is none, a half-open one. It never evicts a connection that both ends have
+//! connection or, if none is closed, a half-open one. It never evicts a connection that both ends have
 //! confirmed. `room` describes which connection is evicted, and the guarantees under a flood. `follow` tracks
 //! states by packets, and `expiry` times connections out.
 
@@ -64,7 +64,7 @@ pub struct ConnectionTable {
     len: usize,
     max: usize,
     /// After memory ran out: the number of connections at that time, and the time at which allocation is
-    /// tried again.
+    /// retried.
     allocation_limit: Option<(usize, u64)>,
     limits: StateTimeouts,
     pickup: Pickup,
@@ -124,7 +124,7 @@ impl ConnectionTable {
     }
 
     /// Records that packets of all connections may have been missed before this time. A TCP connection
-    /// without a valid packet since then resumes: segments out of window set its sequence numbers again.
+    /// without a valid packet since then resumes: segments out of window replace its sequence numbers.
     pub fn resync(&mut self, missed_until_ms: u64) {
         self.resync_ms = Some(missed_until_ms);
     }
@@ -238,7 +238,7 @@ impl ConnectionTable {
     }
 
     /// Restores a connection of another table from its [`Connection::snapshot`]. Closed and half-open
-    /// connections are queued in the order of their last packets, so their timeout starts again.
+    /// connections are queued in the order of their last packets, so their timeout restarts.
     pub fn restore(
         &mut self,
         now_ms: u64,

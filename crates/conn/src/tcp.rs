@@ -3,10 +3,10 @@
 //!
 //! The method is from van Rooij, *Real Stateful TCP Packet Filtering in IP Filter* (SANE 2000). For each end,
 //! the tracker records the highest sequence number that it sent, the highest that it acknowledged, and the
-//! largest window that it announced. A segment is in window if all of the following hold:
+//! largest window that it announced. A segment is in window if it satisfies all of these conditions:
 //!
 //! - It begins no further than the other end's acknowledgement plus the other end's window.
-//! - It ends no more than one window behind the highest number that its sender has sent.
+//! - It ends at most one window before the highest number that its sender has sent.
 //! - It acknowledges data that the other end did send.
 //!
 //! Other segments change nothing, so that an off-path attacker can hardly change a connection's state
@@ -14,9 +14,9 @@
 //! end sends are invalid too.
 //!
 //! The policy decides whether invalid segments pass (`set conn invalid`). Some segments are
-//! [noted](TrackOutcome::Noted), as in Linux's conntrack (`TCP_CONNTRACK_IGNORE`). By these segments, the ends
-//! find out that only one of them still has a connection (RFC 5961 section 4, RFC 9293 sections 3.5.1 and
-//! 3.10.7.3):
+//! [noted](TrackOutcome::Noted), as in Linux's conntrack (`TCP_CONNTRACK_IGNORE`). By these segments, the
+//! ends find out that only one of them still has a connection (RFC 5961 section 4, RFC 9293 sections 3.5.1
+//! and 3.10.7.3):
 //!
 //! - a SYN of the initiator,
 //! - the SYN-ACK or the acknowledgement that answers the SYN,
@@ -91,8 +91,8 @@ pub enum TrackOutcome {
     Noted,
     /// Invalid: it changes nothing.
     Invalid(Invalid),
-    /// The connection is closed, and this packet begins a new one. The old entry ends, and a new one may be
-    /// created.
+    /// The connection is closed, and this packet begins a new connection. The old entry ends; a new entry may
+    /// be created.
     Reopens,
 }
 
@@ -123,8 +123,8 @@ const MIN_ACK_WINDOW: u32 = 66_000;
 
 /// Flags of an end: the bits of its window scale.
 const SCALE: u8 = 0x0f;
-/// Flag of an end: `snd_nxt` is valid. It is what the end sent or, if no segment of this end was seen, what the
-/// other end acknowledged.
+/// Flag of an end: `snd_nxt` is valid. It is what the end sent or, if no segment of this end was seen, what
+/// the other end acknowledged.
 pub(crate) const SENT: u8 = 0x10;
 /// Flag of an end: `ack` is valid.
 pub(crate) const ACKED: u8 = 0x20;
@@ -136,7 +136,7 @@ const EARLY_DATA: u8 = 0x80;
 /// Flag of the responder, in SYN-SENT: its answer to the SYN had the acknowledgement `ack`, which does not
 /// acknowledge the SYN.
 const CHALLENGED: u8 = 0x40;
-/// Flag of the initiator, once the handshake is over: the sequence numbers of both ends are set again, see
+/// Flag of the initiator, once the handshake is over: the sequence numbers of both ends are replaced, see
 /// [`ConnTracker::resume`].
 const RESUMES: u8 = 0x80;
 
@@ -147,7 +147,7 @@ const RESUMES: u8 = 0x80;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, packed(2))]
 pub struct ConnTracker {
-    /// The number after the highest one that the end sent.
+    /// The number after the highest number that the end sent.
     pub(crate) snd_nxt: [u32; 2],
     /// The highest number that the end acknowledged.
     pub(crate) ack: [u32; 2],
@@ -263,8 +263,8 @@ impl ConnTracker {
         is_ordinary
     }
 
-    /// [`ConnTracker::track_ordinary`] for a connection of which some numbers are not known, or of which an end has
-    /// finished.
+    /// [`ConnTracker::track_ordinary`] for a connection of which some numbers are not known, or of which an
+    /// end has finished.
     #[inline(never)]
     fn track_ordinary_slow(&mut self, direction: Direction, segment: impl Fn() -> TcpSegment) -> bool {
         let (sender, segment) = (direction as usize, segment());
@@ -307,8 +307,8 @@ impl ConnTracker {
     }
 
     /// Tracks a segment out of window of a connection whose sequence numbers may have advanced unseen
-    /// (`ConnectionTable::is_stale`). From then on, each segment with an acknowledgement sets the numbers of
-    /// its end again, until the numbers of both ends agree.
+    /// (`ConnectionTable::is_stale`). From then on, each segment with an acknowledgement replaces the
+    /// numbers of its end, until the numbers of both ends agree.
     ///
     /// An off-path sender can set the numbers of one end, but the end's next segment replaces them.
     /// Meanwhile, neither a RST nor a FIN with these numbers ends the connection; a FIN counts as data.
@@ -535,7 +535,7 @@ impl ConnTracker {
         self.acknowledges(receiver, segment.ack, announces.max(MIN_ACK_WINDOW))
     }
 
-    /// Whether a number acknowledges what an end sent, and is at most `age` octets behind the end's highest
+    /// Whether a number acknowledges what an end sent, and is at most `age` octets below the end's highest
     /// number.
     fn acknowledges(&self, data_sender: usize, ack: u32, age: u32) -> bool {
         let behind = Seq(self.snd_nxt[data_sender]).distance(Seq(ack));

@@ -1,11 +1,11 @@
 //! Expiry queues of connections.
 //!
 //! Each connection is in one queue. Connections that may be evicted (closed or half-open) are in *eviction
-//! lists*, each of one kind of connections, with the most recently used one at the end. So the first connection
-//! of a list is both the next to expire and the first to be evicted. The table decides which kind is evicted
-//! first (`table/room.rs`). Other connections are in the *wheel*, after Varghese and Lauck (SOSP 1987, scheme
-//! 6): a queue for each of the next 4096 seconds or so. Packets do not move connections in the wheel. When a
-//! slot comes up, a connection that was used since then moves to a later slot.
+//! lists*, each of one kind of connections, with the most recently used one at the end. So the first
+//! connection of a list is both the next to expire and the first to be evicted. The table decides which kind
+//! is evicted first (`table/room.rs`). Other connections are in the *wheel*, after Varghese and Lauck (SOSP
+//! 1987, scheme 6): a queue for each of the next 4096 seconds or so. Packets do not move connections in the
+//! wheel. When a slot comes up, a connection that was used since then moves to a later slot.
 //!
 //! Queues are doubly linked through the records, so that removing a connection touches two neighbours.
 
@@ -23,7 +23,7 @@ const SLOT_SHIFT: u32 = 10;
 pub const SLOT_MS: u64 = 1 << SLOT_SHIFT;
 
 /// The number of slots of the wheel. A connection that times out after the farthest slot is in that slot, and
-/// is checked again when it comes up.
+/// is rechecked when the slot comes up.
 const SLOTS: u64 = 4096;
 
 /// The maximum number of slots that one call passes. These are all slots, since checking an empty one takes a
@@ -36,13 +36,14 @@ pub(crate) const EVICTION_LISTS: usize = 11;
 /// The queue number of connections in the wheel.
 const WHEEL: u8 = EVICTION_LISTS as u8;
 
-/// Eviction lists of unreplied connections whose first packet was not retransmitted, by protocol. They are the
-/// probationary segment of a segmented LRU (Karedla et al., 1994).
+/// Eviction lists of unreplied connections whose first packet was not retransmitted, by protocol. They are
+/// the probationary segment of a segmented LRU (Karedla et al., 1994).
 pub(crate) const PROBATION: Range<u8> = 0..4;
-/// The eviction list of TCP connections that the responder has answered and the initiator has not acknowledged.
+/// The eviction list of TCP connections that the responder has answered and the initiator has not
+/// acknowledged.
 pub(crate) const ANSWERED: Range<u8> = 4..5;
-/// Eviction lists of half-open connections whose first packet was retransmitted as a client does, by protocol. They
-/// are the protected segment.
+/// Eviction lists of half-open connections whose first packet was retransmitted as a client does, by
+/// protocol. They are the protected segment.
 pub(crate) const PROTECTED: Range<u8> = 5..9;
 /// All half-open connections.
 pub(crate) const HALF_OPEN: Range<u8> = PROBATION.start..PROTECTED.end;
@@ -64,8 +65,8 @@ fn expiry_queue(proto: u8, state: ConnState, is_protected: bool) -> u8 {
     }
 }
 
-/// Where the last search of each eviction list for a reclaimable outside port stopped. The next search continues
-/// there, so that unsuitable connections at the front of a list do not hide those after them.
+/// Where the last search of each eviction list for a reclaimable outside port stopped. The next search
+/// continues there, so that unsuitable connections at the front of a list do not hide those after them.
 #[derive(Clone, Debug, Default)]
 pub struct ReclaimCursor(pub(crate) [Option<ConnId>; EVICTION_LISTS]);
 
@@ -108,8 +109,8 @@ impl ExpiryQueues {
         self.heads[list as usize]
     }
 
-    /// Adds a connection that is in no queue: to the end of its eviction list, or to the slot of `ends_ms` in the
-    /// wheel. A half-open connection may be protected.
+    /// Adds a connection that is in no queue: to the end of its eviction list, or to the slot of `ends_ms` in
+    /// the wheel. A half-open connection may be protected.
     pub(crate) fn join(&mut self, slab: &mut ConnectionSlab, id: ConnId, ends_ms: u64, is_protected: bool) {
         let line = slab.line(id);
         let queue = expiry_queue(line.proto, line.state(), is_protected);
@@ -157,8 +158,8 @@ impl ExpiryQueues {
         }
     }
 
-    /// Moves a connection in an eviction list to the end of the list, after a valid packet. A half-open connection
-    /// becomes protected if the packet comes as late as a client's retransmission.
+    /// Moves a connection in an eviction list to the end of the list, after a valid packet. A half-open
+    /// connection becomes protected if the packet comes as late as a client's retransmission.
     #[inline]
     pub(crate) fn refresh(
         &mut self,
@@ -199,11 +200,11 @@ impl ExpiryQueues {
         self.heads.capacity() * size_of::<Option<ConnId>>()
     }
 
-    /// The next connection of the slots that came up, if there is one. `steps` limits how many slots are
+    /// The next connection of the slots that came up, if any. `steps` limits how many slots are
     /// passed. The caller must remove the connection from its queue.
     pub(crate) fn due(&mut self, now_ms: u64, steps: &mut usize) -> Option<ConnId> {
         let now = now_ms >> SLOT_SHIFT;
-        // One round is enough, however far behind the wheel is: it visits all slots, and each connection is
+        // One round is enough, however late the wheel is: it visits all slots, and each connection is
         // in one of them.
         self.slot = self.slot.max((now + 1).saturating_sub(SLOTS));
         while self.slot <= now {

@@ -123,7 +123,7 @@ impl Connections {
     }
 
     /// Adds the packets that connections have counted until now to the counters of their rules. Under load,
-    /// these counters otherwise lag behind by up to a second. To be called before counters are read or
+    /// these counters otherwise lag by up to a second. To be called before counters are read or
     /// cleared.
     ///
     /// # Errors

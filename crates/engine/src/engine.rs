@@ -87,9 +87,9 @@ impl Engine {
         Engine::build(ports, max_ports, [workers, 0], seeds, tuning)
     }
 
-    /// [`Engine::new`] without ports, but with room for `max_ports` ports: see [`Engine::add_port`]. The first
-    /// `owning` workers share the connections. The `others` after them own no connections, and hand over
-    /// packets that may belong to one. They are for threads that seldom receive packets.
+    /// [`Engine::new`] without ports, but with room for `max_ports` ports: see [`Engine::add_port`]. The
+    /// first `owning` workers share the connections. The `others` after them own no connections, and hand
+    /// over packets that may belong to one. They are for threads that seldom receive packets.
     pub fn with_max_ports(
         max_ports: usize,
         owning: usize,
@@ -364,7 +364,7 @@ impl Engine {
         }
     }
 
-    /// Tells the workers that packets may have been missed until now, for instance because a link was down.
+    /// Informs the workers that packets may have been missed until now, for instance because a link was down.
     /// TCP connections without a valid packet since then resume (docs/nat.md).
     pub fn resync(&self) {
         for tasks in &self.tasks {
@@ -420,8 +420,8 @@ impl Engine {
         self.compiler.dropped_before()
     }
 
-    /// Adds the counters of an earlier run to those of a rule of the current policy. Returns false if there
-    /// is no rule with this id.
+    /// Adds the counters of an earlier run to those of a rule of the current policy. Returns false if
+    /// the rule does not exist.
     pub fn restore_rule_count(&mut self, id: RuleId, earlier: RuleCount) -> bool {
         let is_restored = self.compiler.restore_count(id, earlier);
         if is_restored {
@@ -441,8 +441,8 @@ impl Engine {
         *baseline = baseline.wrapping_sub(packets);
     }
 
-    /// The counters of drops, generated packets, absorbed packets and ports, for a saved state. Of the drops by
-    /// rules, they include only those by removed rules: the state has the others with their rules.
+    /// The counters of drops, generated packets, absorbed packets and ports, for a saved state. Of the drops
+    /// by rules, they include only those by removed rules: the state has the others with their rules.
     pub fn saved_counters(&self) -> Vec<SavedCounter> {
         let reasons = self.drops().into_iter().filter(|(reason, _)| !DropReason::OF_RULES.contains(reason));
         let drops = reasons.map(|(reason, packets)| SavedCounter {
@@ -473,8 +473,8 @@ impl Engine {
         drops.chain([former]).chain(generated).chain(absorbed).chain(ports).collect()
     }
 
-    /// Adds the counters of drops, generated packets, absorbed packets and ports of an earlier run to those of
-    /// this one. Ignores names that are unknown here.
+    /// Adds the counters of drops, generated packets, absorbed packets and ports of an earlier run to those
+    /// of this one. Ignores names that are unknown here.
     pub fn restore_counters(&mut self, earlier: &[SavedCounter]) {
         self.baseline.ports.resize(self.ports.0.len(), PortCount::default());
         for SavedCounter { kind, name, count } in earlier {

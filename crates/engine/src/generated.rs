@@ -4,9 +4,9 @@
 //! A generated packet has the same port, link header, addresses and ports as the packets that one end of a
 //! connection sends, as they arrive. It then takes the same way as those packets, so translation and edits
 //! need no special case. Resets wait in a bounded queue until the host provides buffers
-//! ([`Worker::return_packets`](crate::Worker::return_packets)); the packets of streams are generated only then. If the
-//! queue is full or no buffer is free, the packet is discarded, as if the network had lost it, and not
-//! counted as generated.
+//! ([`Worker::return_packets`](crate::Worker::return_packets)); the packets of streams are generated only
+//! then. If the queue is full or no buffer is free, the packet is discarded, as if the network had lost it,
+//! and not counted as generated.
 
 use arrayvec::ArrayVec;
 use mmb_packet::checksum::{ChecksumSum, pseudo4, pseudo6};
@@ -14,8 +14,8 @@ use mmb_packet::{Class, Layout, LinkType, Packet, PortId, proto};
 use mmb_stream::{GeneratedSegment, SegmentPurpose};
 use std::collections::VecDeque;
 
-/// The kind of a generated packet. [`GeneratedKind::Reject`] and [`GeneratedKind::MtuError`] are the kinds of answers
-/// (`answer`).
+/// The kind of a generated packet. [`GeneratedKind::Reject`] and [`GeneratedKind::MtuError`] are the kinds of
+/// answers (`answer`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GeneratedKind {
     /// A RST to one end of a connection that a rule closes.
@@ -236,8 +236,8 @@ impl HeaderTemplate {
     }
 
     /// Appends the rest of a UDP datagram, after its ports. This template has the headers of the last
-    /// datagram that arrived from the same end. `pending` datagrams arrived after the one that is written here
-    /// and will be generated too.
+    /// datagram that arrived from the same end. `pending` datagrams arrived after the one that is written
+    /// here and will be generated too.
     fn finish_datagram(&self, payload: &[u8], pending: usize, l4: usize, out: &mut Vec<u8>) {
         out.extend_from_slice(&((UDP_HEADER + payload.len()) as u16).to_be_bytes());
         out.extend_from_slice(&[0; 2]);
@@ -245,11 +245,11 @@ impl HeaderTemplate {
         let (headers, udp) = out.split_at_mut(l4);
         let ip = &mut headers[usize::from(self.link_len)..];
         if !self.is_ip6 {
-            // Each of these datagrams needs an identification of its own (RFC 6864 section 4.2).
+            // Each of these datagrams needs a different identification (RFC 6864 section 4.2).
             let last = u16::from_be_bytes([ip[4], ip[5]]);
             ip[4..6].copy_from_slice(&last.wrapping_sub(pending as u16).to_be_bytes());
         }
-        // Zero means that there is no checksum (RFC 768).
+        // Zero means no checksum (RFC 768).
         let checksum = match self.finish_ip(ip, proto::UDP, udp.len()).bytes(udp).checksum() {
             0 => u16::MAX,
             checksum => checksum,

@@ -10,8 +10,8 @@
 //! 2. It calls [`drive`], which calls [`PacketHost::process`]: the worker decides, and the host carries out
 //!    every [`Verdict`](crate::Verdict) before it returns.
 //! 3. [`drive`] then takes the packets that the worker returns: held packets that may continue, and generated
-//!    packets. It copies them to buffers of the host ([`PacketHost::accept_returned`]) and has the host process
-//!    them, until the worker returns no more.
+//!    packets. It copies them to buffers of the host ([`PacketHost::accept_returned`]) and has the host
+//!    process them, until the worker returns no more.
 //!
 //! Handing over: a packet with the verdict [`Hand`](crate::Verdict::Hand) goes to the named worker. That
 //! worker's host drives it with the origin [`Origin::Worker`]. If the worker's queue is full, the host drops
@@ -29,7 +29,7 @@ use crate::worker::Worker;
 
 /// Passes packets to a worker and carries out the verdicts. The [module](self) describes the contract.
 pub trait PacketHost {
-    /// Why the host cannot continue; [`Infallible`](std::convert::Infallible) if there is no such reason.
+    /// Why the host cannot continue; [`Infallible`](std::convert::Infallible) if it always can.
     type Error;
 
     /// Passes the gathered vector to the worker, carries out all verdicts, and leaves the vector empty.

@@ -106,7 +106,7 @@ pub trait FlowOffload: Send {
     /// Lets packets use the flow that was installed in a place.
     fn enable(&mut self, place: u32);
 
-    /// Ends the flow in a place, if there is one: no further packet uses it. [`FlowOffload::usage`] may still
+    /// Ends the flow in a place, if any: no further packet uses it. [`FlowOffload::usage`] may still
     /// grow for some milliseconds, by packets that are being forwarded. If another place already has a flow
     /// with the same key, that flow stays.
     fn end(&mut self, place: u32);

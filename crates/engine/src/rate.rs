@@ -91,7 +91,7 @@ impl RateLimit {
     }
 }
 
-/// The state of a rate limit, in a word of its own or, as `RateCell<&AtomicU64>`, in a word of a table. Any
+/// The state of a rate limit, in a separate word or, as `RateCell<&AtomicU64>`, in a word of a table. Any
 /// thread may take units. A cell with the value zero acts like an unused one.
 #[derive(Debug, Default)]
 pub(crate) struct RateCell<W = AtomicU64>(pub(crate) W);

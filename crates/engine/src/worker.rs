@@ -236,7 +236,7 @@ impl Worker {
     }
 
     /// Returns packets to the host through `out`, in order and at most [`VECTOR`]: held packets that may
-    /// continue, or generated packets, or answers. Returns their origin; `None` if there are no packets. The
+    /// continue, or generated packets, or answers. Returns their origin; `None` if no packet is left. The
     /// host copies the packets to its own buffers and processes them as one vector: see
     /// [`drive`](crate::host::drive). `out` returns false if no buffer is free. A held packet is then counted
     /// as dropped; a generated packet is not counted.
@@ -322,7 +322,7 @@ impl Worker {
         self.pipeline.conntrack().drop_held();
     }
 
-    /// Whether the host must call the worker again before it sleeps, without packets if there are none. This
+    /// Whether the host must call the worker again before it sleeps, even without packets. This
     /// is so in three cases:
     ///
     /// - Connections may have timed out that the last call did not process.
@@ -337,7 +337,7 @@ impl Worker {
     }
 
     /// When a stream next has work without a packet, in addition to what idle workers do: it sends bytes that
-    /// it has held back for long enough. `None` if no stream has such work. For a host whose clock is not the
+    /// it has held for long enough. `None` if no stream has such work. For a host whose clock is not the
     /// time of day.
     pub fn due_ns(&mut self) -> Option<u64> {
         self.pipeline.conntrack().streams_due_ms().map(|due_ms| due_ms * 1_000_000)

@@ -46,7 +46,7 @@ impl AvailableIndices {
         self.position_of(index) < self.available
     }
 
-    /// Reserves memory to remove one more index, and to put all back. Returns false if there is no memory.
+    /// Reserves memory to remove one more index, and to put all back. Returns false if memory is exhausted.
     #[must_use]
     pub(super) fn reserve(&mut self) -> bool {
         let removed = (self.len - self.available) as usize + 1;

@@ -79,7 +79,7 @@ impl LeastConnections {
         }
     }
 
-    /// The index of an open value with the fewest connections, if there is any; of equal values, a random
+    /// The index of an open value with the fewest connections, if any is open; of equal values, a random
     /// one. Compares all open values.
     pub(super) fn pick_open(&self, open: &OpenServers, secrets: &mut NatRandom) -> Option<u64> {
         let values = self.counts.len() as u64;
@@ -89,7 +89,7 @@ impl LeastConnections {
         indices.reduce(|least, index| if self.is_emptier(entry(index), entry(least)) { index } else { least })
     }
 
-    /// Reserves memory for one more connection. Returns false if there is none.
+    /// Reserves memory for one more connection. Returns false if memory is exhausted.
     #[must_use]
     pub(super) fn reserve(&mut self) -> bool {
         self.idle.reserve() && self.busy.try_reserve(1).is_ok() && self.positions.try_reserve(1).is_ok()

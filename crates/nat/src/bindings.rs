@@ -253,7 +253,7 @@ impl BindingTable {
     }
 
     /// Binds an outside end to an inside end, for one connection. Later connections also use a shared
-    /// binding, of which an inside end has at most one. Returns `None` if there is no memory.
+    /// binding, of which an inside end has at most one. Returns `None` if memory is exhausted.
     pub(super) fn bind(
         &mut self,
         inside: InsideEnd,

@@ -158,7 +158,7 @@ impl DestinationTable {
         Ok((servers.nth(server), least.as_ref().map(|_| CountedServer { set, server })))
     }
 
-    /// The id of a set, which the rule uses from then on. `None` if there is no memory.
+    /// The id of a set, which the rule uses from then on. `None` if memory is exhausted.
     fn set(
         &mut self,
         rule: RuleVersion,
@@ -176,7 +176,7 @@ impl DestinationTable {
         Some(set)
     }
 
-    /// Reserves memory to count a connection for its server. Returns false if there is none.
+    /// Reserves memory to count a connection for its server. Returns false if memory is exhausted.
     #[must_use]
     pub(super) fn reserve(&mut self, CountedServer { set, .. }: CountedServer) -> bool {
         let least = self.sets.state(set).and_then(|servers| servers.least.as_mut());

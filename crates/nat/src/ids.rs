@@ -44,7 +44,7 @@ impl<I: Id> IdIndex<I> {
     }
 
     /// Adds an id that is not in the index. `named` returns the value with an id, and `hash_of` the hash of a
-    /// value. Returns false if there is no memory, or if too many hashes are equal.
+    /// value. Returns false if memory is exhausted, or if too many hashes are equal.
     #[must_use]
     pub(super) fn insert<'t, T: 't>(
         &mut self,

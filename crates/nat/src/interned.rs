@@ -45,8 +45,8 @@ impl<I: Id, K: Eq + Hash, S> Interned<I, K, S> {
         self.entries[id].as_ref().filter(|entry| is(&entry.key)).map(|_| id)
     }
 
-    /// Adds a user of a key and returns its id. Creates the state for the first user. Returns `None` if there
-    /// is no memory.
+    /// Adds a user of a key and returns its id. Creates the state for the first user. Returns `None` if
+    /// memory is exhausted.
     pub(super) fn hold(&mut self, key: K, make: impl FnOnce(&K) -> S) -> Option<I> {
         if let Some(id) = self.find(&key) {
             self.last = Some(id);
@@ -93,7 +93,7 @@ impl<I: Id, K: Eq + Hash, S> Interned<I, K, S> {
         self.entries[id].as_mut().map(|entry| &mut entry.state)
     }
 
-    /// Reserves memory for one more key, and for freeing all ids. Returns `None` if there is none.
+    /// Reserves memory for one more key, and for freeing all ids. Returns `None` if memory is exhausted.
     fn try_reserve(&mut self) -> Option<()> {
         let Interned { hasher, ids, entries, .. } = self;
         entries.try_reserve().ok()?;

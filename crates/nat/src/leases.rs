@@ -76,13 +76,13 @@ impl LeaseTable {
         self.0.memory()
     }
 
-    /// Reserves memory for one more lease, and for releasing all. Returns false if there is none.
+    /// Reserves memory for one more lease, and for releasing all. Returns false if memory is exhausted.
     #[must_use]
     pub(super) fn reserve(&mut self) -> bool {
         self.0.try_reserve().is_ok()
     }
 
-    /// Stores a lease. Returns the id with which the connection releases it, or `None` if there is nothing to
+    /// Stores a lease. Returns the id with which the connection releases it, or `None` if it needs no
     /// release.
     pub(super) fn store(&mut self, lease: Lease) -> Option<LeaseId> {
         match lease {
@@ -188,7 +188,7 @@ impl BindingPeers {
         is_first || self.other(binding, address).is_some()
     }
 
-    /// Adds a connection. Returns `None` and changes nothing if there is no memory.
+    /// Adds a connection. Returns `None` and changes nothing if memory is exhausted.
     #[must_use]
     #[inline]
     pub(super) fn hold(&mut self, binding: BindingId, address: u128) -> Option<Peer> {
@@ -206,7 +206,7 @@ impl BindingPeers {
         Some(Peer::First)
     }
 
-    /// The slot of a binding's first peer. `None` if there is no memory.
+    /// The slot of a binding's first peer. `None` if memory is exhausted.
     #[inline]
     fn reserved(&mut self, binding: BindingId) -> Option<&mut FirstPeer> {
         while self.first.count() <= binding.index() {

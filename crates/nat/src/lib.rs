@@ -12,7 +12,7 @@
 //! its tuples.
 //!
 //! Ports are unpredictable (RFC 6056), and so are the outside address and the server of a host. A cipher
-//! chooses them, or a keyed function if the same host must get the same one again. Memory use depends on the
+//! chooses them, or a keyed function if the same host must get the same result. Memory use depends on the
 //! number of bindings, not on the size of pools.
 #![forbid(unsafe_code)]
 

@@ -44,7 +44,7 @@ impl Maglev {
     }
 }
 
-/// Fills a table: the values take turns, and each takes the next free entry in a permutation of its own
+/// Fills a table: the values take turns, and each takes the next free entry in its permutation
 /// (section 3.4). The permutation depends only on the value, not on its index.
 fn fill(
     size: u64,

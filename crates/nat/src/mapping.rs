@@ -8,7 +8,7 @@ use crate::ports::PortMapping;
 use mmb_conn::{DESTINATION, Tuple, proto};
 
 /// A version of a stateful rule, unique among all versions that ever existed. A rule that is changed, or
-/// removed and added again, gets a new version. Its id and its place in the compiled policy may stay the
+/// removed and re-added, gets a new version. Its id and its place in the compiled policy may stay the
 /// same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RuleVersion(pub u64);

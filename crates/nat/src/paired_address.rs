@@ -1,4 +1,4 @@
-//! The outside address of an inside address, and the ports that the inside address and its network hold.
+//! The outside address of an inside address, and the ports that the inside address and its network use.
 
 use crate::bindings::TargetId;
 use crate::inside_host::InsideHost;

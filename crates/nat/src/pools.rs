@@ -4,10 +4,10 @@
 //! request finds no port on an address, the address is marked exhausted for that kind until one of its ports
 //! is released. So an exhausted pool is detected at once, however large it is.
 //!
-//! [`PortsPerHost`] limits the ports of a protocol that a host holds in a pool (RFC 6888 REQ-4). An IPv4 host
+//! [`PortsPerHost`] limits the ports of a protocol that a host uses in a pool (RFC 6888 REQ-4). An IPv4 host
 //! is an inside address. An IPv6 host may use 2^64 addresses, so the ports of all inside addresses with the
 //! same first 64 bits are counted together. Each of these addresses has its own outside address. Under
-//! [`PortsPerHost::Share`], an address may hold no more ports than are left to its network, so that one
+//! [`PortsPerHost::Share`], an address may use no more ports than are left to its network, so that one
 //! address does not use up its neighbours' share.
 
 use crate::addresses::ValueSet;
@@ -100,7 +100,7 @@ const CHUNK: usize = 1024;
 
 /// The maximum number of addresses that one request tries.
 const MAX_ADDRESSES: usize = 64;
-/// Under [`PortsPerHost::Share`], an inside address may always hold a number of ports, or a fraction of the
+/// Under [`PortsPerHost::Share`], an inside address may always use a number of ports, or a fraction of the
 /// ports that a rule allows, whichever is more.
 const MIN_PORTS: usize = 64;
 const MIN_PORTS_PART: usize = 256;
@@ -204,7 +204,7 @@ impl NatPools {
     }
 
     /// Whether an inside address may take another port of an outside address, within these ranges. The inside
-    /// address holds `own_ports`, and its host holds `host_ports`.
+    /// address uses `own_ports`, and its host uses `host_ports`.
     fn may_hold_more(
         &self,
         [own_ports, host_ports]: [[u32; COLUMNS]; 2],
@@ -250,7 +250,7 @@ impl NatPools {
     /// from its own address.
     ///
     /// # Errors
-    /// The endpoint is in use or does not belong to the pool, or there is no memory.
+    /// The endpoint is in use or does not belong to the pool, or memory is exhausted.
     pub(super) fn retake(
         &mut self,
         inside: &InsideEnd,
@@ -395,7 +395,7 @@ impl NatPools {
     }
 
     /// Counts a port of an inside address. Creates the pair if it has no id yet. Returns `None` and changes
-    /// nothing if there is no memory.
+    /// nothing if memory is exhausted.
     fn pair(
         &mut self,
         (host, hash): (InsideHost, u64),
@@ -438,7 +438,7 @@ impl NatPools {
         Some(id)
     }
 
-    /// The index of an address that is not exhausted, if there is one. While no address is exhausted, an
+    /// The index of an address that is not exhausted, if any. While no address is exhausted, an
     /// inside address always gets the same one.
     fn preferred(
         &mut self,
@@ -561,7 +561,7 @@ impl NatPools {
     }
 
     fn mark_exhausted(&mut self, kind: PoolKind, outside: Option<OutsideId>, index: u64, addresses: u64) {
-        // An exhausted address has ports in use, unless the request has no ports at all. Then nothing is
+        // An exhausted address has ports in use, unless the request has no ports. Then no address is
         // marked.
         if let Some(end) = outside.map(|id| &mut self.outside[id]) {
             // Without memory, the address is not marked, and later requests search it again.

@@ -244,7 +244,7 @@ impl UsedPorts {
         }
     }
 
-    /// Reserves memory for one more port. Returns false if there is none.
+    /// Reserves memory for one more port. Returns false if memory is exhausted.
     #[must_use]
     pub(super) fn reserve(&mut self) -> bool {
         let UsedPorts::Sorted(ports) = self else { return true };

@@ -15,8 +15,8 @@ impl Nat {
     /// server: the method `least` starts from zero.
     ///
     /// # Errors
-    /// The outside endpoint now belongs to another inside endpoint, the mapping does not contain it, or there
-    /// is no memory.
+    /// The outside endpoint now belongs to another inside endpoint, the mapping does not contain it, or
+    /// memory is exhausted.
     pub fn restore(
         &mut self,
         mapping: &Mapping,
@@ -143,7 +143,7 @@ mod tests {
             assert_eq!(restored.sent, *sent);
             held.push(restored.lease);
         }
-        // The inside endpoint has its outside endpoint again, for other destinations too; and no other
+        // The inside endpoint has its previous outside endpoint, for other destinations too; and no other
         // endpoint gets it.
         let mut other = arrived[3];
         other.ports[1] = 99;

@@ -51,7 +51,7 @@ impl PortShortage<'_> {
     }
 
     /// A tuple that is equal for equal shortages; its hash distinguishes shortages. Shortages of the same
-    /// host's own ports are equal. So are shortages of the same outside address or pool, if the hosts hold
+    /// host's own ports are equal. So are shortages of the same outside address or pool, if the hosts use
     /// about the same number of ports (as a power of two).
     pub fn key(&self) -> Tuple {
         let PortShortage { is_host_limit, host, wire, proto, family, column, held, .. } = *self;
@@ -103,7 +103,7 @@ impl Nat {
         })
     }
 
-    /// The number of ports that the host of a lease's connection holds, if the end of that connection would
+    /// The number of ports that the host of a lease's connection uses, if the end of that connection would
     /// free a suitable port.
     pub fn would_free(&self, lease: LeaseId, shortage: &PortShortage<'_>) -> Option<u32> {
         let binding = self.bindings.get(self.leases.source(lease)?);

@@ -148,7 +148,7 @@ impl Nat {
     ///   identifier is chance (RFC 5508, REQ-7, requires hairpinning for them only of a NAT without ports).
     ///
     /// # Errors
-    /// The connection is redirected, but there is no memory for its state. The state of `translated` is
+    /// The connection is redirected, but memory for its state is exhausted. The state of `translated` is
     /// released.
     pub fn enter(&mut self, translated: Translated) -> Result<Translated, NatError> {
         let Tuple { addresses, wire, side, proto, family, .. } = translated.sent;
@@ -393,7 +393,7 @@ impl Nat {
     }
 
     /// Translates a source with ports. An inside endpoint has one outside endpoint. If that is already in use
-    /// towards the connection's destination, the connection gets an outside endpoint of its own.
+    /// towards the connection's destination, the connection gets a separate outside endpoint.
     fn with_ports(
         &mut self,
         inside: &InsideEnd,
@@ -476,7 +476,7 @@ impl Nat {
     }
 
     /// Translates a source that has no port, or must keep its port. Only the address distinguishes its
-    /// replies from those of others, so there is no binding.
+    /// replies from those of others, so no binding is created.
     fn with_own_port(
         &mut self,
         inside: &InsideEnd,

@@ -1,6 +1,6 @@
 //! Selection of a stream to evict for others.
 //!
-//! Each call examines a few streams, starting after the last one that was examined. The caller ends the
+//! Each call examines a few streams, starting after the last examined stream. The caller ends the
 //! connection of the selected stream.
 
 use crate::edit::side::EditStream;
@@ -16,8 +16,8 @@ const IDLE_S: u32 = 10;
 const HALF_OPEN_S: u32 = 1;
 
 impl StreamTable {
-    /// Selects a stream to evict for memory: among some streams with buffered bytes, the one that was idle
-    /// for longest. The caller resets its connection.
+    /// Selects a stream to evict for memory: among some streams with buffered bytes, the stream that was
+    /// idle for longest. The caller resets its connection.
     pub fn longest_idle(&mut self, now_ms: u64) -> Option<StreamId> {
         self.victim((now_ms, IDLE_S), |table, stream| {
             let edit = stream.edit.map(|edit| &table.edit.streams[edit]);
@@ -27,8 +27,8 @@ impl StreamTable {
     }
 
     /// Selects a stream to evict among some streams whose initiator's SYN has no answer yet, and whose owner
-    /// satisfies `filter`: the one that has waited for longest. The caller ends its connection to make room
-    /// for others.
+    /// satisfies `filter`: the stream that has waited for longest. The caller ends its connection to make
+    /// room for others.
     pub fn half_open(&mut self, now_ms: u64, filter: impl Fn(u32) -> bool) -> Option<StreamId> {
         // The record of a stream that has ended has no owner.
         self.victim((now_ms, HALF_OPEN_S), |_, stream| {
@@ -38,7 +38,7 @@ impl StreamTable {
         })
     }
 
-    /// Among the next streams that satisfy `filter`, the one that was idle for longest, and for at least
+    /// Among the next streams that satisfy `filter`, the stream that was idle for longest, and for at least
     /// `min_idle_s` seconds.
     fn victim(
         &mut self,

@@ -34,7 +34,7 @@ impl FinishedEnds {
             return true;
         }
         if segment.has(flag::SYN) {
-            // A bare SYN passes: a closed receiver answers it, and one that still waits acknowledges what it
+            // A bare SYN passes: a closed receiver answers it, and a waiting receiver acknowledges what it
             // expects (RFC 5961 section 4). A SYN-ACK would start a connection that nobody guards.
             return !segment.has(flag::ACK) && segment.payload == 0;
         }

@@ -112,7 +112,7 @@ impl Rope {
         self.len as usize
     }
 
-    /// Appends bytes. Returns false and changes nothing if the pool has no room for all of them.
+    /// Appends bytes. Returns false and changes nothing if the pool cannot store all of them.
     pub(crate) fn push(&mut self, pool: &mut ChunkPool, mut bytes: &[u8]) -> bool {
         let end = self.start as usize + self.len as usize;
         let room = if self.len == 0 { 0 } else { (CHUNK - end % CHUNK) % CHUNK };

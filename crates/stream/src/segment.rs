@@ -75,7 +75,7 @@ pub struct InOrder<'b> {
 /// The numbers of a RST that an end accepts (RFC 5961 section 3.2, RFC 9293 section 3.10.7.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResetTarget {
-    /// Sequence number: the one that the end expects next (RCV.NXT).
+    /// Sequence number: the next that the end expects (RCV.NXT).
     pub seq: u32,
     /// Acknowledgment number, if the other end has sent one or the end requires one.
     pub ack: Option<u32>,
@@ -86,7 +86,7 @@ pub struct ResetTarget {
 pub enum StreamDrop {
     /// The checksum is wrong.
     BadChecksum,
-    /// There is no room to buffer the bytes.
+    /// No space is left to buffer the bytes.
     NoRoom,
     /// Its receiver cannot accept it now: it lies beyond the window or after a FIN, acknowledges bytes that
     /// were not sent, has a timestamp that is too old, or has no ACK flag.
@@ -96,7 +96,7 @@ pub enum StreamDrop {
     /// The scanner or the editor has stopped the stream, or the receiver did not acknowledge in time what
     /// mmb had acknowledged early.
     Stopped,
-    /// There is no memory to continue an edited stream. The caller ends its connection.
+    /// Memory is exhausted, so an edited stream cannot continue. The caller ends its connection.
     Broken,
 }
 

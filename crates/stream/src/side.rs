@@ -72,7 +72,7 @@ pub struct SideStats {
 /// One direction. Offsets count its bytes: the byte with sequence number `base` has offset 0.
 ///
 /// The state variables of RFC 9293 section 3.3.1 are `base` plus an offset, modulo 2^32, as far as mmb knows
-/// them. `forwarded` ≤ `rcv_nxt` and `snd_una` ≤ [`Side::end`] hold.
+/// them. `forwarded` ≤ `rcv_nxt` and `snd_una` ≤ [`Side::end`] are always true.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Side {
     pub(crate) level: Level,
@@ -108,7 +108,7 @@ pub(crate) struct Side {
     /// Right edge of the widest window that was advertised to the sender:
     /// the maximum of SEG.ACK + SEG.WND.
     pub(crate) window_edge: u64,
-    /// Offset after the FIN; 0 if there is none.
+    /// Offset after the FIN; 0 without a FIN.
     fin_end: u64,
     /// The highest acknowledgment number that this end has sent (Last.ACK.sent, RFC 7323).
     last_ack_sent: u32,
@@ -211,7 +211,7 @@ impl Side {
         self.fin_end.checked_sub(1)
     }
 
-    /// Records the offset of the FIN, or that there is none.
+    /// Records the offset of the FIN, or `None` without a FIN.
     pub(crate) fn set_fin(&mut self, fin: Option<u64>) {
         self.fin_end = fin.map_or(0, |fin| fin + 1);
     }
@@ -257,7 +257,7 @@ impl Side {
         self.seq(next + u64::from(self.fin_end == next + 1 && self.snd_nxt > next))
     }
 
-    /// Buffers bytes until the receiver acknowledges them. Returns false if there is no room.
+    /// Buffers bytes until the receiver acknowledges them. Returns false if the pool cannot store them.
     pub(crate) fn buffer(&mut self, pool: &mut ChunkPool, bytes: &[u8]) -> bool {
         self.buffered.push(pool, bytes)
     }

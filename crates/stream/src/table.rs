@@ -157,7 +157,7 @@ impl StreamTable {
         self.streams.len()
     }
 
-    /// Whether there are no streams.
+    /// Whether the table has no streams.
     pub fn is_empty(&self) -> bool {
         self.streams.is_empty()
     }
@@ -276,7 +276,7 @@ impl StreamTable {
             let window = limits.window;
             PlainContext { table, edit: edit_id, stream: id, header_values, window, ack_space: *ack_space }
         });
-        // Without memory, nothing of the segment is taken: the sender may retransmit it.
+        // If memory is exhausted, the segment is dropped: the sender may retransmit it.
         let Ok((edit, plain)) = PlainContext::begin(plain, ours, theirs, &segment) else {
             return Outcome::drop(StreamDrop::NoRoom);
         };

@@ -167,7 +167,7 @@ impl TcpContext<'_> {
     }
 
     /// Drops a segment that no receiver accepts, if either direction is guarded. Otherwise the segment
-    /// passes, and nothing of it is taken.
+    /// passes, and changes no state.
     fn refuse(&self, reason: StreamDrop) -> Outcome {
         let is_guarded = self.ours.is_guarded() || self.theirs.is_guarded();
         if is_guarded { Outcome::drop(reason) } else { Outcome::PASS }

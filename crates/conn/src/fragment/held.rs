@@ -66,7 +66,7 @@ const NONE: u16 = u16::MAX;
 /// Slots per word of `ready`.
 const BITS: usize = u64::BITS as usize;
 
-/// A slice of `count` copies of a value. `None` if there is no memory.
+/// A slice of `count` copies of a value. `None` if memory is exhausted.
 fn filled<T: Clone>(value: T, count: usize) -> Option<Box<[T]>> {
     let mut all = Vec::new();
     all.try_reserve_exact(count).ok()?;
@@ -92,7 +92,7 @@ pub struct HeldFragments {
     /// of slots.
     oldest: u64,
     next: u64,
-    /// The offset in `bytes` of the next packet, if there is room.
+    /// The offset in `bytes` of the next packet, if it fits.
     end: usize,
     /// The slot of each datagram's oldest waiting packet.
     datagrams: HashTable<u16>,
@@ -131,7 +131,7 @@ impl HeldFragments {
         (self.slots, self.max_bytes) = (self.slots.min(slots.max(1)), self.max_bytes.min(max_bytes));
     }
 
-    /// Allocates the rings, once. If there is no memory, the next call tries again, and nothing is held until
+    /// Allocates the rings, once. If memory is exhausted, the next call retries, and no packet is held until
     /// then.
     pub fn prepare(&mut self) {
         if !self.records.is_empty() {
@@ -182,8 +182,8 @@ impl HeldFragments {
         std::mem::take(&mut self.losses)
     }
 
-    /// Stores a copy of a packet, and evicts the oldest packets if there is no room. Returns its slot, which
-    /// no other held packet has.
+    /// Stores a copy of a packet, and evicts the oldest packets to make room. Returns its slot, which no
+    /// other held packet has.
     ///
     /// # Errors
     /// [`FragmentDrop::TooMany`] if its datagram has too many packets. [`FragmentDrop::NoRoom`] if the packet
@@ -271,8 +271,8 @@ impl HeldFragments {
         let from = self.slot(self.oldest);
         let start = usize::from(from) / BITS;
         let younger = !(bit(from) - 1);
-        // Scans the whole ring. Slots before `from` in its own word are the youngest, so that word is scanned
-        // again last.
+        // Scans the whole ring. Slots before `from` in the same word are the youngest, so this word is
+        // scanned a second time at the end.
         let first = (start, self.ready[start] & younger);
         let others = (start + 1..self.ready.len()).chain(0..=start).map(|word| (word, self.ready[word]));
         let mut words = std::iter::once(first).chain(others);

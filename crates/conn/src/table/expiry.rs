@@ -21,7 +21,7 @@ const CHECKED_PER_MS: u64 = 250;
 /// [`ConnectionTable::is_behind`].
 pub(super) const MAX_CHECKED: u64 = 1 << 14;
 
-/// The time until an offloaded connection that seems to have timed out is checked again. Its owner may not
+/// The time until an offloaded connection that seems to have timed out is rechecked. Its owner may not
 /// have reported its last packets yet.
 const OFFLOADED_RECHECK_MS: u64 = 250;
 
@@ -93,8 +93,8 @@ impl ConnectionTable {
     }
 
     /// Checks connections from the front of a queue, at most `max`, and ends those that have timed out.
-    /// Others in the wheel move to the slot of their timeout; in an eviction list, the first one that has not timed
-    /// out ends the check. Returns how many were checked.
+    /// Others in the wheel move to the slot of their timeout; in an eviction list, the first one that has not
+    /// timed out ends the check. Returns how many were checked.
     ///
     /// Connections are handled in groups, in steps that each prefetch what the next step reads. A queue is a
     /// list, and a record contains the id of its successor. So the next group is collected one record at a
@@ -150,7 +150,7 @@ impl ConnectionTable {
         }
     }
 
-    /// Checks again when connections expire, since their timeouts may have become shorter.
+    /// Rechecks when connections expire, since their timeouts may have become shorter.
     fn continue_sweep(&mut self, max: usize, owner: &mut impl TableOwner) {
         let Some(from) = self.sweep else { return };
         let (ids, next) = self.slab.ids(from, max);

@@ -4,7 +4,7 @@
 //! passes them to the table's owner, which adds them to the counters of the connection's rules. A list
 //! contains the connections with such counts, in the order of their first packet.
 //!
-//! An epoch is a number of 12 bits. Before a number is used again, it must be removed from all flow lines. A
+//! An epoch is a number of 12 bits. Before a number is reused, it must be removed from all flow lines. A
 //! sweep does that, over some lines per call. If epochs follow each other so fast that a sweep has not ended
 //! when the next one is due, no verdict is cached until it ends.
 
@@ -58,7 +58,7 @@ impl ConnectionTable {
     ///
     /// - packets of the connection need more than a flow line,
     /// - counts of an earlier epoch are not folded, or
-    /// - there is no epoch.
+    /// - no epoch is current.
     ///
     /// # Panics
     /// As [`ConnectionTable::get`].

@@ -10,9 +10,9 @@ use mmb_base::VECTOR;
 use mmb_packet::checksum::Soundness;
 use mmb_policy::settings::Pickup;
 
-/// The precision of the eviction lists of unreplied connections, as a shift of milliseconds: 128 ms. Otherwise
-/// connections that send in one direction only, such as RTP or syslog, would move to the end of their list
-/// with each packet.
+/// The precision of the eviction lists of unreplied connections, as a shift of milliseconds: 128 ms.
+/// Otherwise connections that send in one direction only, such as RTP or syslog, would move to the end of
+/// their list with each packet.
 pub(super) const EVICTION_TICK_SHIFT: u32 = 7;
 
 /// After this time without a valid packet, the sequence numbers of a TCP connection may have advanced unseen.
@@ -133,7 +133,7 @@ impl ConnectionTable {
         outcome
     }
 
-    /// Records that packets which this host made have reset a TCP connection.
+    /// Records that packets which this host generated have reset a TCP connection.
     ///
     /// # Panics
     /// As [`ConnectionTable::touch`].

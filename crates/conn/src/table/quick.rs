@@ -155,7 +155,7 @@ struct QuickPass<'t, 'v, 'p> {
     now_ms: u32,
     timeouts: QuickTimeouts,
     left: LeftConnections,
-    /// A bit for each packet that is left in any case. `None` if there is no such packet.
+    /// A bit for each packet that is left in any case. `None` without such a packet.
     left_packets: Option<[u64; WORDS]>,
     flows: FlowColumns<'v>,
     /// Number of keys.
@@ -310,7 +310,7 @@ impl<'t> QuickPass<'t, '_, '_> {
         self.pass_unlikely(key, facts, hash, likely, (port, len));
     }
 
-    /// [`QuickPass::pass`] for a packet whose likely entry is not its own, or whose verdict is not cached.
+    /// [`QuickPass::pass`] for a packet whose likely entry is wrong, or whose verdict is not cached.
     #[inline(never)]
     fn pass_unlikely(&mut self, key: QuickKey, facts: u32, hash: u64, likely: u32, (port, len): (u16, u32)) {
         let Some((id, direction)) = self.find(key, fact::proto(facts), hash, likely) else {
@@ -366,7 +366,7 @@ impl<'t> QuickPass<'t, '_, '_> {
             self.result.followed.push((packet, id, direction));
         }
         if line.is_full(direction) && self.result.full.last() != Some(&id) {
-            // There is room, since there are no more connections than packets.
+            // The list cannot be full: a vector has at most one connection per packet.
             _ = self.result.full.try_push(id);
         }
         if !line.list() {

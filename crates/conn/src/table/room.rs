@@ -16,7 +16,7 @@
 //! replied) are never evicted.
 //!
 //! With R slots for half-open connections and F first packets of made-up tuples per second, the following
-//! holds:
+//! applies:
 //!
 //! - While R / F is longer than the time that the responder takes to answer, every connection succeeds at
 //!   once. With 300,000 per second and 100 ms, this is so from R = 30,000 on.
@@ -82,15 +82,15 @@ impl ConnectionTable {
         }
     }
 
-    /// Records that memory ran out. The current number of connections is the limit until allocation is tried
-    /// again.
+    /// Records that memory ran out. The current number of connections is the limit until allocation is
+    /// retried.
     pub(super) fn no_memory(&mut self) -> InsertError {
         self.allocation_limit = Some((self.len, self.now_ms + RETRY_AFTER_MS));
         InsertError::NoMemory
     }
 
-    /// Prefetches what the eviction of the next `count` connections reads, at most [`CLOSE_BATCH`] of them, if
-    /// they are all in one eviction list.
+    /// Prefetches what the eviction of the next `count` connections reads, at most [`CLOSE_BATCH`] of them,
+    /// if they are all in one eviction list.
     #[inline(never)]
     pub(super) fn prefetch_victims(&self, count: usize, owner: &impl TableOwner) {
         let mut victims = ArrayVec::<ConnId, CLOSE_BATCH>::new();
@@ -122,7 +122,7 @@ impl ConnectionTable {
             .or_else(|| self.oldest(PROTECTED))
     }
 
-    /// The oldest connection of some eviction lists, if these hold more than one in `part` of the half-open
+    /// The oldest connection of some eviction lists, if these have more than one in `part` of the half-open
     /// connections.
     fn oldest_beyond(&self, lists: Range<u8>, part: usize) -> Option<ConnId> {
         let max = (self.queues.len(HALF_OPEN) / part).max(MIN_PART);

@@ -23,7 +23,7 @@ enum Holds {
 }
 
 /// A relaxed copy of the rule. It matches every flow of which the rule may treat some packets differently
-/// from others. `None` if there is no such flow.
+/// from others. `None` if no such flow exists.
 pub(crate) fn blocker(rule: &Rule) -> Option<Rule> {
     if rule.stateful {
         return None;
@@ -34,7 +34,7 @@ pub(crate) fn blocker(rule: &Rule) -> Option<Rule> {
 }
 
 /// Relaxes constraints: returns constraints that hold for every flow of which some packets satisfy the given
-/// ones. Also returns whether packets of such a flow may differ. `None` if there is no such flow.
+/// ones. Also returns whether packets of such a flow may differ. `None` if no such flow exists.
 pub(crate) fn relaxed(constraints: &[Match]) -> Option<(Vec<Match>, bool)> {
     let (mut matches, mut some_differ) = (Vec::new(), false);
     for constraint in constraints {

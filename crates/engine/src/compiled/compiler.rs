@@ -1,8 +1,8 @@
 //! The current rules on the control side: classifier, actions, edits, slots.
 //!
 //! A new policy is compared with the current one, and only the differences are applied. The classifier is
-//! rebuilt from all rules in two cases: most of the policy differs, or so many rules with new field
-//! combinations were added one by one that lookups have slowed down.
+//! rebuilt from all rules in two cases: most of the policy differs, or lookups have slowed down, because
+//! many rules with new field combinations were added one by one.
 //!
 //! Life-cycle: belongs to the [`Engine`](crate::Engine). Later changes do not affect the snapshots that it
 //! created: classifier, actions and edits share pages with snapshots, and a change copies the pages that it
@@ -276,7 +276,7 @@ impl PolicyCompiler {
         let mut gone = Vec::new();
         let before = std::mem::replace(&mut self.policy, policy.clone());
         self.put_sets(&before, policy);
-        // Removed limits first, so that no new key table is made for them.
+        // Removed limits first, so that no new key table is allocated for them.
         self.limits
             .retain(|id, limit| policy.rules.get(id).is_some_and(|rule| limit_of(&rule) == Some(limit)));
         self.configure_limits(policy);
@@ -466,7 +466,7 @@ impl PolicyCompiler {
     }
 
     /// Rebuilds indexes: all of them if most rules have changed (`all`), otherwise those that are missing or
-    /// that changes have made slow.
+    /// slow after changes.
     fn rebuild(&mut self, all: bool) {
         if (all || self.index.is_scattered())
             && let Some(index) = self.build(Some)
@@ -579,7 +579,7 @@ impl PolicyCompiler {
         self.slots.clear()
     }
 
-    /// Adds the counters of an earlier run to those of a rule. Returns false if there is no such rule.
+    /// Adds the counters of an earlier run to those of a rule. Returns false if the rule does not exist.
     pub(crate) fn restore_count(&mut self, id: RuleId, earlier: RuleCount) -> bool {
         let slot = self.slots.get(id);
         slot.into_iter().for_each(|slot| self.slots.restore(slot, earlier));

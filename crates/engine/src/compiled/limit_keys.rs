@@ -7,7 +7,7 @@
 //!
 //! When a bucket is full, the key whose cell is the least ahead of now is evicted. If that key returns, its
 //! whole burst is available. So senders with many addresses evict each other. They do not evict a sender that
-//! the limit holds back, because its cell is the furthest ahead. No sender is refused because of other
+//! the limit restricts, because its cell is the furthest ahead. No sender is refused because of other
 //! senders, and memory is bounded.
 //!
 //! Workers share a table without locks. If two workers use one place at the same time, some units may be

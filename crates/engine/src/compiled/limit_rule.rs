@@ -69,7 +69,7 @@ impl LimitRule {
     }
 
     /// Decides whether a packet is within the limit, and takes its units if it is. `ends` returns the
-    /// addresses from which the key is made. All packets without addresses share one key.
+    /// addresses from which the key is computed. All packets without addresses share one key.
     #[inline]
     pub(crate) fn take(
         &self,
@@ -92,7 +92,7 @@ impl LimitRule {
 }
 
 /// The key of a packet with these ends: a tuple in which only an address and its family count. The default
-/// tuple if there are no ends.
+/// tuple without ends.
 fn key_of_ends(key: LimitKey, ends: Option<Tuple>) -> Tuple {
     let Some(ends) = ends else { return Tuple::default() };
     let [source, destination] = ends.addresses;
@@ -109,7 +109,7 @@ pub(super) struct LimitRules {
     rules: BTreeMap<RuleId, Arc<LimitRule>>,
     /// Seeds of the key tables.
     seeds: Generator,
-    /// The settings with which the key tables were made.
+    /// The settings with which the key tables were created.
     settings: LimitSettings,
 }
 

@@ -20,8 +20,8 @@ pub(crate) struct LogRule {
     suppressed: Box<[SuppressedCell]>,
 }
 
-/// The number of packets that a worker suppressed. On a cache line of its own, because each worker writes its
-/// own cell.
+/// The number of packets that a worker suppressed. On a separate cache line, because each worker
+/// writes its cell.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct SuppressedCell(AtomicU64);
@@ -31,8 +31,7 @@ struct SuppressedCell(AtomicU64);
 pub(crate) enum LogAdmission {
     /// Log the packet.
     Log,
-    /// Suppress the packet. It is the first one that this worker suppresses since it last reported the
-    /// number.
+    /// Suppress the packet, the first since this worker last reported the number.
     FirstSuppressed,
     /// Suppress the packet.
     Suppressed,
@@ -118,7 +117,7 @@ mod tests {
         assert_eq!(logged(&rule, limit(), 1_000_000, 1_000_000, 10_000), 100);
         assert_eq!(rule.take_suppressed(0), 9_900);
         assert_eq!(rule.take_suppressed(0), 0);
-        // Two seconds later, the whole burst is available again.
+        // Two seconds later, the whole burst is available.
         assert_eq!(logged(&rule, limit(), 13_000_000_000, 0, 30), 20);
     }
 

@@ -1,7 +1,7 @@
 //! Compiled filters of taps: they find the selected packets, and the flows to which selected packets may
 //! belong.
 //!
-//! A filter is compiled to a classifier of its own, with one rule that has the filter's constraints. So a
+//! A filter is compiled to a separate classifier, with one rule that has the filter's constraints. So a
 //! constraint means the same in a filter as in a rule. Packet threads evaluate the filter only while there is
 //! a tap.
 

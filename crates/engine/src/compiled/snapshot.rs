@@ -48,8 +48,8 @@ pub(crate) struct Snapshot {
     /// Number of stateful rules.
     pub(crate) stateful_rules: usize,
     per_packet_rules: usize,
-    /// Finds the per-packet rules that packets with a cached verdict match. `None` if there are no per-packet
-    /// rules, or if verdicts are not cached.
+    /// Finds the per-packet rules that packets with a cached verdict match. `None` without per-packet rules,
+    /// or if verdicts are not cached.
     pub(crate) per_packet: Option<Classifier>,
     /// Number of rules that match on `ct`.
     pub(crate) ct_rules: usize,
@@ -74,7 +74,7 @@ pub(crate) struct Snapshot {
     /// Whether flows are offloaded.
     pub(crate) offload: Offload,
     /// Finds packets whose flows must not be offloaded, because rules may decide differently on their
-    /// packets. `None` if there are no such rules.
+    /// packets. `None` without such rules.
     pub(crate) blockers: Option<Classifier>,
     pub(crate) routes: Box<[Route]>,
     /// The generation of the last snapshot that enabled a port.

@@ -72,8 +72,8 @@ impl Conntrack {
         self.some_cached
     }
 
-    /// Whether the cached verdicts of a connection hold for all mid-flow packets of the vector. They hold if
-    /// the connection is lasting. They also hold if it is unreplied and will not be evicted within the
+    /// Whether the cached verdicts of a connection apply to all mid-flow packets of the vector. They do if
+    /// the connection is lasting. They also do if it is unreplied and will not be evicted within the
     /// vector, unless rules match on `ct` states: its first reply changes the state. In the second case the
     /// connection is added to `cached_unreplied`, so that its port is not reclaimed.
     #[inline]
@@ -189,7 +189,7 @@ impl Conntrack {
         self.state.cache.candidates(cached)
     }
 
-    /// The connection and direction of a packet, if its verdict also holds for other packets of that
+    /// The connection and direction of a packet, if its verdict also applies to other packets of that
     /// direction.
     pub(crate) fn cacheable(
         &self,

@@ -64,7 +64,7 @@ pub struct ExpectedCounts {
 /// Why an expectation is not inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Occupied {
-    /// The same expectation exists. Its lifetime starts again.
+    /// The same expectation exists. Its lifetime restarts.
     Same(ExpectedRef),
     /// Another expectation has the tuple, or there are too many expectations.
     Other,
@@ -124,8 +124,8 @@ impl Expectations {
         self.entries.len() < MAX_EXPECTED.min(self.entries.capacity())
     }
 
-    /// Checks whether an expectation may be inserted. If the same expectation exists, its lifetime starts
-    /// again.
+    /// Checks whether an expectation may be inserted. If the same expectation exists, its lifetime
+    /// restarts.
     ///
     /// # Errors
     /// The same expectation exists, or this one must not be inserted.
@@ -190,8 +190,8 @@ impl Expectations {
         !self.entries.is_empty() && now_ms >= self.sweep_ms
     }
 
-    /// Removes and returns some of the expired expectations, at most [`REMOVED_AT_ONCE`]. Returns none if
-    /// there are no more.
+    /// Removes and returns some of the expired expectations, at most [`REMOVED_AT_ONCE`]. Returns an
+    /// empty vector if no expired expectation is left.
     pub(super) fn take_expired(&mut self, now_ms: u64) -> ArrayVec<Expectation, REMOVED_AT_ONCE> {
         let is_over = |entry: &mut Entry| entry.expires_ms <= now_ms;
         let expired: ArrayVec<Expectation, REMOVED_AT_ONCE> =

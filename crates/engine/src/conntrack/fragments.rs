@@ -169,7 +169,7 @@ impl Conntrack {
         self.held.released() > 0
     }
 
-    /// Passes one of the released packets to `out`. Returns false if there is none.
+    /// Passes one of the released packets to `out`. Returns false if no packet is left.
     pub(crate) fn take_released(&mut self, out: impl FnOnce(Released<'_>)) -> bool {
         let taken = self.held.take(out);
         self.count_held();

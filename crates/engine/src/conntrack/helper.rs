@@ -4,7 +4,7 @@
 //!
 //! A rule with `helper NAME` has the bytes of its connections followed, like a rule on streams, and edited
 //! where necessary. `stream_search` sees all bytes in order, each once. `stream_editor` asks for the next
-//! command in the undecided bytes, and holds back a line that may become one. `helper_ftp` recognizes the
+//! command in the undecided bytes, and holds a line that may become a command. `helper_ftp` recognizes the
 //! commands of FTP. `helper_control` turns an announcement into an expected connection (`expectations`). If
 //! the control connection is translated, it also allocates an outside port and returns the address and port
 //! that the command must contain instead. The first packet that matches creates the connection

@@ -52,7 +52,7 @@ pub(super) struct GenerationTools<'g> {
 }
 
 impl HttpGenerations {
-    /// Adds a generation if the rules have changed. If there are none any more and connections are in use,
+    /// Adds a generation if the rules have changed. If all rules are removed and connections are in use,
     /// these connections are still parsed: a body that leaves in another framing must continue in it. The
     /// memory for the rules was offered with the snapshot of generation `since`.
     pub(super) fn configure(
@@ -139,9 +139,9 @@ impl HttpGenerations {
         }
     }
 
-    /// The scanner of a generation that begins: the one with the largest pool of the last generation's, the spare one and
-    /// the offered one. The control side counts on that pool and on its sets. The last generation keeps its scanner, in
-    /// which its states are open, unless the new one takes it.
+    /// The scanner of a generation that begins: the one with the largest pool of the last generation's, the
+    /// spare one and the offered one. The control side counts on that pool and on its sets. The last
+    /// generation keeps its scanner, in which its states are open, unless the new one takes it.
     fn next_scanner(&mut self, spare: Option<Scanner>, exchanged: &mut Exchanged) -> Option<Scanner> {
         let Exchanged { offer, retired } = exchanged;
         let last = self.generations.last().and_then(|last| last.scanner.as_ref());

@@ -2,7 +2,7 @@
 //!
 //! A sender who knows that two hosts communicate can forge an error that quotes their tuple. The rules of the
 //! connection would let the error pass, and its translation would forward it to an inside host. So an error
-//! is related to the connection only if all of these hold (RFC 5927 section 4):
+//! is related to the connection only if all of these conditions are true (RFC 5927 section 4):
 //!
 //! - It goes to the source of the quoted packet (CVE-2019-5598).
 //! - Its own checksum is right (RFC 5508 REQ-3).

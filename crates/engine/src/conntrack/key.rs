@@ -41,7 +41,7 @@ pub(crate) enum PacketKind {
 }
 
 impl PacketKind {
-    /// Whether a verdict for another such packet of its connection and direction also holds for this packet.
+    /// Whether a verdict for another such packet of its connection and direction also applies to this packet.
     #[inline]
     pub(crate) fn is_mid_flow(self) -> bool {
         matches!(self, PacketKind::MidFlow)

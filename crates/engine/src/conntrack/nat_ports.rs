@@ -4,12 +4,12 @@
 //!
 //! - From a closed connection. The closed connection keeps both its tuples and still translates late packets.
 //!   Meanwhile its port may be bound to another inside endpoint for other destinations.
-//! - From an unreplied connection, which is evicted. Among the examined connections, it is one whose host
-//!   holds the most ports.
+//! - From an unreplied connection, which is evicted. Its host uses the most ports among the hosts of the
+//!   examined connections.
 //!
 //! Some hosts may not evict every unreplied connection:
 //!
-//! - A host that holds at least [`MANY_PORTS`] ports evicts only connections of hosts that hold no fewer, or
+//! - A host that uses at least [`MANY_PORTS`] ports evicts only connections of hosts with as many or more, or
 //!   connections of age [`STALE_MS`] or more.
 //! - A host at its limit evicts only its own connections, and only those of age [`STALE_MS`] or more. If the
 //!   limit depends on the ports that other hosts leave free, connections of any host that have been idle for
@@ -32,11 +32,11 @@ use mmb_packet::{LinkType, Packet};
 /// destination of the new connection.
 const ROUNDS: usize = 4;
 /// How many connections of each queue are examined: closed ones until one is suitable, unreplied ones to find
-/// the one whose host holds the most ports.
+/// the host that uses the most ports.
 const CLOSED_EXAMINED: usize = 256;
 const UNREPLIED_EXAMINED: usize = 64;
-/// A host with this many ports gives up one without a search for a host with more. It takes no port from a
-/// host that holds fewer.
+/// A port of a host with this many ports is reclaimed without a search for a host with more. Such a host
+/// takes no port from a host with fewer.
 const MANY_PORTS: u32 = 64;
 /// From this age on, an unreplied connection may be evicted for any host: by then TCP has sent the first
 /// packet three times (RFC 6298).
@@ -52,12 +52,12 @@ pub(super) struct NewTranslation {
 }
 
 impl Conntrack {
-    /// Translates a new connection. If a port is missing, reclaims one and tries again. `first` is the
+    /// Translates a new connection. If a port is missing, reclaims one and retries. `first` is the
     /// version of the first rule of the connection. The translation may use the tuples of the connection
     /// `replaced`, which the new connection replaces.
     ///
     /// # Errors
-    /// The reason why there is no translation, even after ports were reclaimed where possible.
+    /// The reason why the translation fails, even after ports were reclaimed where possible.
     pub(super) fn translate(
         &mut self,
         snapshot: &Snapshot,
@@ -166,7 +166,7 @@ impl Conntrack {
         found
     }
 
-    /// An unreplied connection whose port helps, of the host that holds the most ports among those examined.
+    /// An unreplied connection whose port helps, of the host that uses the most ports among those examined.
     fn find_unreplied(&mut self, proto: u8, shortage: &PortShortage<'_>) -> Option<ConnId> {
         let Conntrack { table, state, cursor, cached_unreplied, .. } = self;
         let (nat, now_ms) = (state.shared.nat(), state.now_ms);

@@ -96,7 +96,7 @@ struct StatefulRuleSet {
     generation: u64,
     /// Slots of the rules that still exist.
     live: Vec<RuleSlot>,
-    /// The index of the rule that balances the connections of this set, if there is one.
+    /// The index of the rule that balances the connections of this set, if any.
     balancer: Option<usize>,
     /// The ids of the rules, shared with listings and events. Computed on first use.
     ids: OnceCell<Arc<[RuleId]>>,
@@ -357,7 +357,7 @@ impl StatefulRuleSets {
     }
 }
 
-/// The index of the mapping that balances connections with all these mappings, if there is one: see
+/// The index of the mapping that balances connections with all these mappings, if any: see
 /// [`Mapping::merge`].
 fn balancer<'m>(mappings: impl Iterator<Item = &'m Mapping>) -> Option<usize> {
     mappings

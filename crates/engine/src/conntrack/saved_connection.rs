@@ -75,6 +75,6 @@ pub struct LeftOutConnection {
 impl LeftOutConnection {
     /// The connection has timed out since it was saved.
     pub const TIMEOUT: &'static str = CloseReason::Timeout.name();
-    /// One of the connection's ports does not exist any more, or its ports are no longer on one wire.
+    /// One of the connection's ports no longer exists, or its ports are no longer on one wire.
     pub const NO_PORT: &'static str = "no-port";
 }

@@ -48,7 +48,7 @@ impl StateMap {
     }
 
     /// Converts a connection of the state to this daemon. Returns false and does not change the connection if
-    /// one of its ports does not exist any more, or if its ports are no longer on one wire.
+    /// one of its ports no longer exists, or if its ports are no longer on one wire.
     pub(crate) fn translate(&self, connection: &mut ConnectionSnapshot) -> bool {
         let [forward, reply] = connection.tuples.map(|tuple| self.tuple(tuple));
         let arrivals = connection.arrivals.renumbered(|port| self.port(port));

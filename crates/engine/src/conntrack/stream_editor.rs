@@ -4,8 +4,8 @@
 //! the longest is edited. Of rules with the same match, the first by (priority, id) applies. Bytes are held
 //! back while more bytes could complete a match or make it longer.
 //!
-//! The patterns of edits are also in the one set of all patterns, so one pass finds out whether there is any
-//! match. Usually there is none, and then only the beginnings of matches are searched for.
+//! The patterns of edits are also in the one set of all patterns, so one pass finds out whether any pattern
+//! matches. Usually none does. Then only the beginnings of matches are searched for.
 
 use super::rule_sets::MAX_RULES;
 use super::stream_search::{Fired, StreamSearch};
@@ -100,7 +100,7 @@ impl StreamReader for StreamSearch<'_> {
         let is_over = waited_ms.is_some();
         let closes = is_over && settings.hold_over == StreamHoldOver::Close;
         let is_final = is_end || settings.hold_ms == 0 || is_over && !closes;
-        // Nothing can be edited without a match in the new bytes, bytes that were held back before, or a
+        // Nothing can be edited without a match in the new bytes, bytes that were held before, or a
         // helper.
         let position = match self.has_edits_found || known > 0 || self.has_helper(direction) {
             true => self.edit_matches(undecided, is_final, sink),
@@ -148,7 +148,7 @@ impl<'s> StreamSearch<'s> {
         let mut searches: EditSearches<'s> = ArrayVec::new();
         // All rules fit: a connection has at most `MAX_RULES`.
         self.edits(direction).for_each(|rule| drop(searches.try_push(EditSearch { rule, step: None })));
-        // An incomplete command may be held back as long as the head of an HTTP message.
+        // An incomplete command may be held for as long as the head of an HTTP message.
         let is_complete = is_end || waited_ms.is_some_and(|waited_ms| waited_ms >= LONG_HOLD_MS);
         let mut command = None;
         let mut position = 0;
@@ -257,7 +257,7 @@ impl<'s> StreamSearch<'s> {
 
     /// The first match to edit at or after an offset, and the first place where a match may have begun. The
     /// result of each rule is cached until the offset has passed it. Otherwise, for each match of one rule,
-    /// all other rules would search the same bytes again.
+    /// all other rules would repeat the search of the same bytes.
     fn first(
         &mut self,
         searches: &mut EditSearches<'s>,
@@ -289,8 +289,7 @@ impl<'s> StreamSearch<'s> {
     }
 }
 
-/// The one of two replacements that applies: the one that starts first, then the longer one, then the one
-/// with the lower order.
+/// Selects the replacement that applies: the first to start, then the longer, then that of lower order.
 fn earlier<'r>(one: Option<Found<'r>>, other: Found<'r>) -> Found<'r> {
     let key = |found: &Found<'_>| (found.start, usize::MAX - found.end, found.replacer.order());
     one.filter(|one| key(one) <= key(&other)).unwrap_or(other)

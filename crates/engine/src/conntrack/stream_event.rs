@@ -14,7 +14,7 @@ const MAX_PER_SECOND: u32 = 1000;
 pub enum StreamEventKind {
     /// A rule with `alert` has matched.
     Alert {
-        /// The text of the rule; may be empty.
+        /// The text of the rule; empty if it has none.
         text: Arc<str>,
     },
     /// A rule has closed the connection.

@@ -4,7 +4,7 @@
 //! After both ends have closed a connection, only retransmissions of bytes that their receiver already has
 //! may still arrive. If edits have shifted sequence numbers by a constant, the shift becomes part of the
 //! connection's own translation. [`FinishedEnds`](mmb_stream::FinishedEnds) decides which packets pass. After
-//! a reset, nothing passes any more if the connection was guarded.
+//! a reset, no packet of a guarded connection passes.
 
 use super::stream_ref::StreamRef;
 use super::tracking::Conntrack;

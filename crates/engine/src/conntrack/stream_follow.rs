@@ -237,7 +237,7 @@ impl Conntrack {
                 return Err(end.into());
             }
             StreamVerdict::Drop(StreamDrop::Stopped) if found.has_no_room => DropReason::StreamNoRoom,
-            // Bytes that may be the beginning of a match were held back for too long (`set stream hold-over
+            // Bytes that may be the beginning of a match were held for too long (`set stream hold-over
             // close`).
             StreamVerdict::Drop(StreamDrop::Stopped)
                 if found.decided.is_none() && stream_packet.stream.is_edited =>
@@ -452,7 +452,7 @@ impl Conntrack {
             && key::begins_connection(packet, layout)
     }
 
-    /// Makes a RST of a direction, with the headers of `packet`, which may be of either direction.
+    /// Generates a RST of a direction, with the headers of `packet` (of either direction).
     fn make_reset(
         &mut self,
         stream_packet: StreamPacket,
@@ -486,7 +486,7 @@ impl Conntrack {
         if let Some(id) = FollowedId::new(streams.table.owner(stream)) {
             let edited = streams.followed[id].edited.and_then(|edited| streams.edited[edited].member());
             let receiver_reset = match edited {
-                // Only the stream knows the numbers that its receivers expect, so the RSTs are made now.
+                // Only the stream knows the numbers that its receivers expect, so the RSTs are generated now.
                 Some(member) => ReceiverReset::Each(self.reset_both_by_headers(member, id)),
                 None => ReceiverReset::Once,
             };

@@ -30,7 +30,7 @@ pub(super) struct HttpMessages {
     /// The generation of its rules, and the indexes of its rules in that generation.
     generation: u32,
     own: ArrayVec<u32, MAX_RULES>,
-    /// By direction: the reason for which bytes are held back.
+    /// By direction: the reason for which bytes are held.
     pub(super) held: [Option<Held>; 2],
     /// By direction: the editor's count of message borders when `held` was set.
     borders: [u32; 2],
@@ -101,8 +101,8 @@ impl HttpWork {
     }
 
     /// What a call of a connection's editor works with. `live` are the rules of the policy that the
-    /// connection has. With `must_decide`, no byte may be held back until other messages end. Returns `None`
-    /// if there is no memory.
+    /// connection has. With `must_decide`, no byte may be held until other messages end. Returns `None` if
+    /// memory is exhausted.
     pub(super) fn editor_call(
         &mut self,
         id: HttpId,

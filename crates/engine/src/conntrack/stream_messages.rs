@@ -76,7 +76,7 @@ impl StreamSearch<'_> {
         if let HttpProgress::Held(held) = progress
             && must_decide
         {
-            // Bytes are not held back any longer. Unread bytes must not pass, unless the rules only report.
+            // Bytes cannot be held any longer. Unread bytes must not pass, unless the rules only report.
             let reason = held_too_long(held, is_end);
             progress = match editor.stop_looking(&http, (input.direction, reason), &mut out) {
                 true => {
@@ -126,7 +126,7 @@ impl StreamSearch<'_> {
     }
 }
 
-/// Why mmb stops reading a connection whose bytes cannot be held back any longer.
+/// Why mmb stops reading a connection whose bytes cannot be held any longer.
 fn held_too_long(held: Held, is_end: bool) -> HttpUnfit {
     match held {
         Held::Other => HttpUnfit::TooManyRequests,

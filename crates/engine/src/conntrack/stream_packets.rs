@@ -1,4 +1,4 @@
-//! Packets of edited streams: changes packets, generates packets, and decides about bytes that were held back
+//! Packets of edited streams: changes packets, generates packets, and decides on bytes that were held
 //! for the maximum time.
 //!
 //! A generated packet has the headers that the last packet of the same end had on arrival
@@ -89,7 +89,7 @@ impl Conntrack {
         HeaderTemplate::store(&mut edited.headers[direction as usize], packet, layout);
     }
 
-    /// Passes the next packet that a stream generates to `out`. Returns `None` if there is none, and
+    /// Passes the next packet that a stream generates to `out`. Returns `None` if no packet is left, and
     /// `Some(None)` if a packet was generated and not sent. `out` returns false if no buffer is free: the
     /// packet is then lost as if the network had lost it, and not counted.
     pub(crate) fn return_segment(
@@ -120,7 +120,7 @@ impl Conntrack {
         Some(out(returned).then_some(kind))
     }
 
-    /// Decides again about the bytes that streams have held back for the maximum time. Queues retransmissions
+    /// Decides again on the bytes that streams have held for the maximum time. Queues retransmissions
     /// that are due, and ends connections whose receiver no longer answers.
     pub(crate) fn release_streams(&mut self, snapshot: &Snapshot) {
         self.trace_packet(None);
@@ -147,8 +147,8 @@ impl Conntrack {
         }
     }
 
-    /// Decides again about the bytes of the other direction, if they wait for what a packet of this direction
-    /// has brought.
+    /// Decides again on the bytes of the other direction, if they wait for the content of a packet of this
+    /// direction.
     pub(super) fn release_other(&mut self, snapshot: &Snapshot, id: FollowedId, direction: usize) {
         let Streams { followed, tools, .. } = &self.state.streams;
         let Some(stream) = followed[id].stream else { return };

@@ -23,7 +23,7 @@ impl WorkerState {
     /// that the new one replaces.
     ///
     /// # Errors
-    /// There is no memory for the record, or the connection must not follow the one that it replaces.
+    /// Memory for the record is exhausted, or the connection must not follow its predecessor.
     pub(super) fn begin_stream<'r>(
         &mut self,
         rules: impl Iterator<Item = &'r Arc<StatefulRule>>,
@@ -39,7 +39,7 @@ impl WorkerState {
     /// Opens the stream of a connection that is restored. The bytes before are unknown.
     ///
     /// # Errors
-    /// There is no memory for the record.
+    /// Memory for the record is exhausted.
     pub(super) fn resume_stream<'r>(
         &mut self,
         rules: impl Iterator<Item = &'r Arc<StatefulRule>>,

@@ -26,7 +26,7 @@ pub struct StreamSummary {
     pub kept: u64,
     /// Bytes that arrived out of order and are buffered.
     pub waiting: u64,
-    /// Bytes that are held back because they may be the beginning of a match or of a message's head.
+    /// Bytes that are held because they may be the beginning of a match or of a message's head.
     pub held: u64,
     /// Edited bytes that wait until the receiver's window has room for them.
     pub unsent: u64,

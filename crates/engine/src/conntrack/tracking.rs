@@ -175,7 +175,7 @@ impl Conntrack {
         if snapshot.stateful_rules > 0 {
             self.held.prepare();
         } else {
-            // No rule needs the ports of held fragments any more.
+            // No rule needs the ports of held fragments now.
             self.held.release_all();
         }
     }

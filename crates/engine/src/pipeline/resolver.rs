@@ -28,7 +28,7 @@ pub(super) fn resolve_in_order(
 }
 
 /// Resolves sorted rules of which some have limits. A limit counts a packet only if the limit can still
-/// change the verdict: no rule with a better priority decides, and the other rules of its own priority leave
+/// change the verdict: no rule with a better priority decides, and the other rules of the same priority leave
 /// the decision open.
 #[inline(never)]
 pub(super) fn resolve_limited(

@@ -23,7 +23,7 @@ impl Pipeline {
     }
 
     /// Issues the tickets of the vector. Returns the batch in which the pending rewrites must be parked;
-    /// `None` if there are no tickets. `tickets` is as long as the vector.
+    /// `None` without tickets. `tickets` is as long as the vector.
     pub(super) fn issue_tickets(&mut self, tickets: &mut [Option<RewriteTicket>]) -> Option<BatchId> {
         tickets.fill(None);
         let RewriteWork { transforms, rewrites, .. } = &self.work;

@@ -132,7 +132,7 @@ impl Pipeline {
     }
 
     /// Prefetches the counters of the matched rules. Also prefetches the actions, except those that the mark
-    /// of a slot already tells.
+    /// of a slot already determines.
     pub(super) fn prefetch_rules(&self, snapshot: &Snapshot) {
         let cells = &snapshot.cells[self.worker];
         if cells.slots() <= MAX_RULES_IN_CACHE {

@@ -376,7 +376,7 @@ impl Pipeline {
     }
 
     /// Applies a packet's cached verdict together with the per-packet rules that the packet matches. Returns
-    /// false if there is no cached verdict.
+    /// false without a cached verdict.
     #[inline(never)]
     fn apply_cached_and_per_packet(
         &mut self,
@@ -511,7 +511,7 @@ impl Pipeline {
     }
 }
 
-/// Prefetches the whole payload of a packet, because all of it is about to be read.
+/// Prefetches the whole payload of a packet, because all of it will be read soon.
 #[inline]
 fn prefetch_payload(packet: &Packet<'_>, layout: &Layout) {
     let payload = packet.bytes().get(layout.payload_range()).unwrap_or_default();
@@ -548,8 +548,7 @@ impl PrefetchAhead {
         ahead
     }
 
-    /// Prefetches for later runs, if the packet with this number, which is about to be processed, starts a
-    /// run.
+    /// Prefetches for later runs, if the packet with this number, which is processed next, starts a run.
     #[inline]
     fn prefetch(&mut self, packets: &[(u8, StreamPacket)], number: usize, conntrack: &Conntrack) {
         if self.first.get(self.done).is_none_or(|first| usize::from(*first) != number) {

@@ -124,7 +124,7 @@ impl RewriteWork {
             return;
         }
         let mut edits = [None; VECTOR];
-        // A loop of its own: the loads of an edit depend on each other, but those of different packets
+        // A separate loop: the loads of an edit depend on each other, but those of different packets
         // overlap.
         for (edit, rewrite) in edits.iter_mut().zip(&*rewrites) {
             if let EditList::Alone(id) = rewrite.edits {

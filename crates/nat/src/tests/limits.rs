@@ -90,7 +90,7 @@ fn of_network(network: u128, address: u128, port: u16) -> Tuple {
     Tuple { addresses: [source, 9], ports: [port, 443], proto: proto::UDP, family: 6, ..Tuple::default() }
 }
 
-/// A host has 2^64 addresses. Formerly each address had a share of its own.
+/// A host has 2^64 addresses. Formerly each address had a separate share.
 #[test]
 fn a_host_of_ipv6_is_a_network_of_64_bits() {
     let mut nat = Nat::new(&SeedTree::repeatable(3));

@@ -15,7 +15,7 @@ impl DatagramEnds {
         self.0.len() / size_of::<u64>()
     }
 
-    /// Appends an end. Returns false if there is no memory.
+    /// Appends an end. Returns false if memory is exhausted.
     pub(super) fn push(&mut self, pool: &mut ChunkPool, end: u64) -> bool {
         self.0.push(pool, &end.to_le_bytes())
     }

@@ -11,8 +11,8 @@ use crate::segment::StreamDrop;
 use crate::side::Side;
 use std::ops::ControlFlow;
 
-/// Out-of-order bytes to decide at once. Between two such parts, mmb checks whether there is room for more
-/// output. A part is as large as the held bytes if these are more, because the held bytes are copied each
+/// Out-of-order bytes to decide at once. Between two such parts, mmb checks whether more output
+/// fits. A part is as large as the held bytes if these are more, because the held bytes are copied each
 /// time.
 const OUT_OF_ORDER_PART: usize = 4 << 10;
 

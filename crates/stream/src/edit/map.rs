@@ -70,7 +70,7 @@ impl EditMap {
         self.list.is_none().then_some(self.shift)
     }
 
-    /// Reserves the memory for one more edit. Returns false if there is none.
+    /// Reserves the memory for one more edit. Returns false if memory is exhausted.
     pub(crate) fn reserve(&self, lists: &mut EditLists) -> bool {
         self.list.is_some() || lists.try_reserve().is_ok()
     }

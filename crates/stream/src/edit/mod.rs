@@ -6,8 +6,8 @@
 //! retransmits from this buffer, however the sender has cut its segments.
 //!
 //! No byte of input is acknowledged to the sender before the receiver has acknowledged all of its output. The
-//! only exception is held bytes ([`early_ack`]). The sender stays responsible for lost packets, so there is
-//! no other retransmission timer here.
+//! only exception is held bytes ([`early_ack`]). The sender stays responsible for lost packets, so this
+//! module has no other retransmission timer.
 //!
 //! Life-cycle of a byte:
 //!

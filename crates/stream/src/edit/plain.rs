@@ -11,8 +11,8 @@
 //! - The reader does not [pass](crate::StreamReader::scan_plain) the bytes of a packet.
 //! - A packet finds no room.
 //!
-//! It becomes plain again with the first packet that leaves nothing held or due, unless its reader never
-//! passes bytes without being asked to edit.
+//! It returns to the plain state with the first packet that leaves nothing held or due, unless its reader
+//! never passes bytes without being asked to edit.
 
 use super::context::{EditContext, PlainContext};
 use super::links::EditId;

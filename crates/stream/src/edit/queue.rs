@@ -1,7 +1,7 @@
 //! Queues of directions: two for held bytes, one for packets to generate, one for early
 //! acknowledgments.
 //!
-//! The links are in the records of the directions. So a queue needs no memory of its own. A direction is in a
+//! The links are in the records of the directions. So a queue needs no extra memory. A direction is in a
 //! queue at most once, and can leave it from any position when its stream ends.
 
 use super::links::{DirectionId, Links};

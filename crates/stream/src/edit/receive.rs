@@ -61,7 +61,7 @@ impl TcpContext<'_> {
         if range.end <= next {
             return Ok(OutputKind::Other);
         }
-        // Output may be longer than input, so there must be room for it.
+        // Output may be longer than input, so it needs free space.
         if self.is_full() {
             // A retransmission still passes. Otherwise nothing would be acknowledged, and no room would
             // become free.
@@ -90,7 +90,7 @@ impl TcpContext<'_> {
         Ok(if is_same { OutputKind::Same } else { OutputKind::Other })
     }
 
-    /// Whether there is no room for more output.
+    /// Whether no space is left for more output.
     pub(crate) fn is_full(&self) -> bool {
         let buffered = self.edit.as_ref().map_or(self.ours.buffered(), |edit| edit.ours.buffered.len());
         self.pool.chunks() - self.pool.taken() < (self.pool.chunks() / 16).max(1)

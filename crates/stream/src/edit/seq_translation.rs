@@ -79,7 +79,7 @@ impl EditSide {
             _ if input < acked => self.snd_una.cast_signed() - (acked - input),
             _ if input < decided => match self.map.output_exact(lists, input.cast_unsigned()) {
                 Some(output) => output.max(self.snd_una).cast_signed(),
-                // No end uses a number inside an edit, so the RST gets one that its receiver does not expect.
+                // No end uses a number inside an edit, so the RST gets a number unexpected by its receiver.
                 None => self.snd_nxt.cast_signed() + 1,
             },
             _ => self.snd_nxt.cast_signed() + (input - decided),

@@ -24,7 +24,7 @@ pub struct Undecided<'b> {
     pub waited_ms: Option<u32>,
 }
 
-/// The datagrams whose bytes are undecided: the waiting one, if there is one, and a new one. The replacement
+/// The datagrams whose bytes are undecided: the waiting one, if any, and a new one. The replacement
 /// of a match over both goes into the first one. If the replacement is as long as the match, both datagrams
 /// keep their lengths.
 #[derive(Clone, Copy, Debug)]

@@ -146,7 +146,7 @@ impl StreamTable {
     /// Asks the editor again about the held bytes of a direction.
     ///
     /// # Errors
-    /// The reader breaks, or there is no memory. The caller ends the connection.
+    /// The reader breaks, or memory is exhausted. The caller ends the connection.
     pub fn release(
         &mut self,
         id: StreamId,
@@ -239,7 +239,7 @@ impl StreamTable {
         )
     }
 
-    /// Queues the contents of `edited` again, because a TCP segment could not carry them. Packets are
+    /// Requeues the contents of `edited`, because a TCP segment could not carry them. Packets are
     /// generated for these contents.
     pub fn requeue(&mut self, id: StreamId, direction: usize, edited: &EditedSegment) {
         let Some(edit_id) =
@@ -328,8 +328,7 @@ impl StreamTable {
 
     /// For each direction: what to add to the sender's sequence numbers to get the receiver's, if that is
     /// constant. It is constant if nothing is held, buffered or out of order, and no edit is unacknowledged.
-    /// Once it is constant and no rule edits the stream any more, a connection needs nothing else of the
-    /// stream.
+    /// Once it is constant and no rule edits the stream, a connection needs only its shifts.
     pub fn constant_shifts(&self, id: StreamId) -> Option<[u32; 2]> {
         let stream = &self.streams[id];
         let edits = stream.edit.map(|edit| &self.edit.streams[edit].sides);
@@ -370,7 +369,7 @@ impl StreamTable {
         self.edit.streams.len() + self.edit.header_values.len() + self.edit.lists.len()
     }
 
-    /// Converts a plain stream to an edited one. `None` if the stream has no edits, or there is no memory.
+    /// Converts a plain stream to an edited one. `None` if the stream has no edits, or memory is exhausted.
     fn convert_to_edited(&mut self, id: StreamId) -> Option<EditId> {
         let StreamTable { streams, edit: table, limits, ack_space, .. } = self;
         let Stream { sides, edit, header_values, .. } = &mut streams[id];

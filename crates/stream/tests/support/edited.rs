@@ -232,7 +232,7 @@ impl EditedConn {
         i64::from(seq.wrapping_sub(self.seq(direction, 0)).cast_signed())
     }
 
-    /// Takes a segment. Returns it as it goes on, and the generated packets.
+    /// Takes a segment. Returns it as forwarded, and the generated packets.
     pub(crate) fn send(&mut self, segment: Seg) -> Vec<String> {
         self.through(segment).iter().map(Went::shown).collect()
     }
@@ -242,7 +242,7 @@ impl EditedConn {
         self.pass(segment).map(|went| went.shown())
     }
 
-    /// Takes a segment. Returns it as it goes on, and the generated packets.
+    /// Takes a segment. Returns it as forwarded, and the generated packets.
     pub(crate) fn through(&mut self, segment: Seg) -> Vec<Went> {
         let mut went: Vec<Went> = self.pass(segment).into_iter().collect();
         while let Some(generated) = self.generate() {
@@ -333,7 +333,7 @@ impl EditedConn {
         Some(self.went(direction, header, payload, &sack, true))
     }
 
-    /// Asks about all that is due at a time. Returns the generated packets.
+    /// Handles everything that is due at a time. Returns the generated packets.
     pub(crate) fn release(&mut self, now_ms: u64) -> Vec<String> {
         self.now_ms = now_ms;
         while let Some((id, direction)) = self.table.next_due(now_ms) {

@@ -32,7 +32,7 @@ fn numbers_that_moved_on_unseen_are_taken_anew_from_both_ends() {
         let directions = [Forward, Reply];
         script.resumes(directions[first], next[first], Stays);
         script.comes(directions[1 - first], next[1 - first], Stays);
-        // The numbers of both ends agree, so windows are checked again, and `track_ordinary` accepts segments.
+        // The numbers of both ends agree, so windows are checked, and `track_ordinary` accepts segments.
         script.comes(Forward, segment(ACK, f(1), r(1)), OUT_OF_WINDOW);
         script.comes(Forward, segment(RST, f(1), 0), OUT_OF_WINDOW);
         assert!(script.tracker.track_ordinary(Forward, || segment(ACK, f(10_000_010), r(10_000_020))));
@@ -40,7 +40,7 @@ fn numbers_that_moved_on_unseen_are_taken_anew_from_both_ends() {
     }
 }
 
-/// Segments that were lost after they passed here are retransmitted. Their numbers are behind what the other
+/// Segments that were lost after they passed here are retransmitted. Their numbers are below what the other
 /// end acknowledged.
 #[test]
 fn an_old_segment_does_not_keep_a_connection_from_resuming() {

@@ -350,7 +350,7 @@ impl Sender {
         may
     }
 
-    /// Sends the next segment, if there is one. `is_forced` ignores the congestion window and small windows.
+    /// Sends the next segment, if any. `is_forced` ignores the congestion window and small windows.
     fn send_new(&mut self, now_ms: u64, sent: &mut Vec<Sending>, is_forced: bool) -> bool {
         let start = self.next;
         if start > self.len {
