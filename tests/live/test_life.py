@@ -256,7 +256,9 @@ def test_two_workers_share_the_load(fresh, backend_name):
         for _ in range(20):
             mmb("add id 9 tcp-dport 9 drop")
             mmb("del 9")
-    stream.check()
+    # The kernel puts what a worker sends into the backlog of its processor. If the scheduler moves the worker, which shares two
+    # processors with another one, the next packet may overtake those that still wait there.
+    stream.check(overtaken=2)
     mmb.wait_until_settled()
 
 

@@ -201,7 +201,7 @@ impl Worker {
         conntrack.configure_offload(&self.snapshot);
     }
 
-    /// Prefaults the fixed-size tables, some 15 MB, so that packets do not wait for page faults. For hosts
+    /// Prefaults the fixed-size tables, some 21 MB, so that packets do not wait for page faults. For hosts
     /// with live ports.
     pub fn populate(&mut self) {
         self.pipeline.populate();
